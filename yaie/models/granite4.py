@@ -15,11 +15,12 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
+    negative_exp,
 )
 from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
 
-MAMBA, ATTENTION = ("mamba", "linear_attention"), ("attention", "full_attention")
+MAMBA, ATTENTION = {"mamba", "linear_attention"}, {"attention", "full_attention"}
 
 
 class Mamba2:
@@ -51,7 +52,7 @@ class Mamba2:
         self.norm = adapter.empty(inner)
         self.ones = torch.ones(inner // self.groups, dtype=adapter.dtype, device=adapter.device)
         self.output = adapter.linear(whole(inner, hidden, bias=bias))
-        self.dt_bias, self.log_a, self.d = (
+        self.dt_bias, self.a, self.d = (
             torch.empty(self.heads, dtype=torch.float32, device=adapter.device) for _ in range(3)
         )
 
@@ -63,7 +64,7 @@ class Mamba2:
             "mamba.conv1d.weight": Destination(self.weight),
             "mamba.norm.weight": Destination(self.norm),
             "mamba.dt_bias": Destination(self.dt_bias),
-            "mamba.A_log": Destination(self.log_a),
+            "mamba.A_log": negative_exp(self.a),
             "mamba.D": Destination(self.d),
         }
         if self.bias is not None:
@@ -76,23 +77,25 @@ class Mamba2:
         """See Mixer."""
         ops, batch = states.ops, states.batch
         tails, matrices = states.pools[self.index]
-        gate, mixed, dt = self.into(hidden).split(self.parts, dim=1)
+        gate, mixed, dt = hidden.split(self.parts, dim=1)
         mixed = ops.short_conv(mixed, self.weight[:, 0], self.bias, tails, batch, silu=True)
-        x, b, c = (part.contiguous() for part in mixed.split(self.sizes, dim=1))
+        x, b, c = mixed.split(self.sizes, dim=1)
         read = ops.selective_scan(
             x.unflatten(1, (self.heads, self.p)),
             F.softplus(dt.float() + self.dt_bias),
-            -self.log_a.exp(),
+            self.a,
             b.unflatten(1, (self.groups, self.n)),
             c.unflatten(1, (self.groups, self.n)),
             self.d,
             matrices,
             batch,
         )
-        gated = (read.flatten(1).float() * F.silu(gate.float())).to(hidden.dtype)
-        in_groups = gated.unflatten(1, (self.groups, -1))
-        normed = self._adapter.ops.rms_norm(in_groups, self.ones, self._adapter.eps)
-        return self.output(normed.flatten(1) * self.norm)
+        plain, eps = self._adapter.ops, self._adapter.eps
+        gated = plain.silu_mul(torch.cat([gate, read.flatten(1)], dim=1))
+        if self.groups == 1:
+            return plain.rms_norm(gated, self.norm, eps)
+        normed = plain.rms_norm(gated.unflatten(1, (self.groups, -1)), self.ones, eps)
+        return normed.flatten(1) * self.norm
 
 
 @register("GraniteMoeHybridForCausalLM")
@@ -100,6 +103,7 @@ class Granite4Adapter(HybridAdapter):
     """Models without experts in which some layer is Mamba-2. The generic adapter serves those in which
     all attend."""
 
+    inner_field = "shared_intermediate_size"
     names = LayerNames(
         norm="input_layernorm",
         mlp_norm="post_attention_layernorm",
@@ -124,11 +128,13 @@ class Granite4Adapter(HybridAdapter):
 
     @classmethod
     def handles(cls, config: Any) -> bool:
-        kinds = set(config.layer_types)
+        kinds = {*config.layer_types}
         return (
-            not kinds.isdisjoint(MAMBA)
-            and kinds <= {*MAMBA, *ATTENTION}
+            bool(kinds & MAMBA)
+            and bool(kinds & ATTENTION)
+            and kinds <= MAMBA | ATTENTION
             and not config.num_local_experts
+            and config.mamba_d_conv > 1
             and config.hidden_act in ("silu", "swish")
             and (config.time_step_limit is None or config.time_step_limit == (0.0, float("inf")))
         )

@@ -16,13 +16,14 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
+    negative_exp,
 )
 from yaie.models.layout import Destination, Stored, stacked, whole
 from yaie.models.rope import rope_tables
 
-KINDS = ("linear_attention", "full_attention")
-NORM_EPS = 1e-6
-"""Of the lengths of queries and keys."""
+KINDS = {"linear_attention", "full_attention"}
+LENGTH_EPS = 1e-6
+"""Added to the squared lengths of queries and keys."""
 PART = "linear_attn"
 
 
@@ -51,7 +52,9 @@ class GatedDeltaNet:
         self.output = adapter.linear(whole(value, hidden))
         wide = {"dtype": torch.float32, "device": adapter.device}
         self.dt_bias = torch.empty(self.v_heads, **wide)
-        self.log_a = torch.empty(self.v_heads, **wide)
+        self.a = torch.empty(self.v_heads, **wide)
+        ones = torch.ones(self.d_k, dtype=adapter.dtype, device=adapter.device)
+        self.of_q, self.of_k = ones / self.d_k, ones / self.d_k**0.5
 
     def destinations(self) -> dict[str, Destination]:
         """See Mixer."""
@@ -61,7 +64,7 @@ class GatedDeltaNet:
             **self.output.destinations(f"{PART}.out_proj"),
             f"{PART}.conv1d.weight": Destination(self.weight),
             f"{PART}.dt_bias": Destination(self.dt_bias),
-            f"{PART}.A_log": Destination(self.log_a),
+            f"{PART}.A_log": negative_exp(self.a),
             f"{PART}.norm.weight": Destination(self.norm),
         }
 
@@ -71,25 +74,24 @@ class GatedDeltaNet:
         """See Mixer."""
         ops, batch = states.ops, states.batch
         tails, matrices = states.pools[self.index]
-        mixed, z, b, a = self.into(hidden).split(self.into.sizes, dim=1)
+        mixed, z, b, a = hidden.split(self.into.sizes, dim=1)
         mixed = ops.short_conv(mixed, self.weight[:, 0], None, tails, batch, silu=True)
         q, k, v = mixed.split(self.sizes, dim=1)
-        q, k = (unit(part.unflatten(1, (self.heads, self.d_k))) for part in (q, k))
+        q, k = self._unit(q, self.of_q), self._unit(k, self.of_k)
         v = v.unflatten(1, (self.v_heads, self.d_v))
-        log_decay = -self.log_a.exp() * F.softplus(a.float() + self.dt_bias)
+        log_decay = self.a * F.softplus(a.float() + self.dt_bias)
         beta = b.sigmoid().float()
-        read = ops.gated_delta_rule(
-            q * self.d_k**-0.5, k, v.contiguous(), log_decay, beta, matrices, batch
-        )
-        normed = self._adapter.ops.rms_norm(read, self.norm, self._adapter.eps)
-        gate = F.silu(z.unflatten(1, (self.v_heads, self.d_v)).float())
-        return self.output((normed * gate).to(hidden.dtype).flatten(1))
+        read = ops.gated_delta_rule(q, k, v, log_decay, beta, matrices, batch)
+        plain = self._adapter.ops
+        normed = plain.rms_norm(read, self.norm, self._adapter.eps)
+        gate = z.unflatten(1, (self.v_heads, self.d_v))
+        return plain.silu_mul(torch.cat([gate, normed], dim=-1)).flatten(1)
 
-
-def unit(x: Tensor) -> Tensor:
-    """Vectors [..., d] of length 1, in float32."""
-    wide = x.float()
-    return wide * torch.rsqrt((wide * wide).sum(-1, keepdim=True) + NORM_EPS)
+    def _unit(self, x: Tensor, factors: Tensor) -> Tensor:
+        """Heads of length 1, or for queries of 1 / sqrt(d), as RMSNorm gives it: of d numbers whose
+        squares have the mean 1 the length is sqrt(d)."""
+        x = x.unflatten(1, (self.heads, self.d_k))
+        return self._adapter.ops.rms_norm(x, factors, LENGTH_EPS / self.d_k)
 
 
 @register("Qwen3_5ForCausalLM")
@@ -120,8 +122,8 @@ class Qwen35Adapter(HybridAdapter):
 
     @classmethod
     def handles(cls, config: Any) -> bool:
-        known = all(kind in KINDS for kind in config.layer_types)
-        return known and config.hidden_act in ("silu", "swish")
+        is_known = {*config.layer_types} == KINDS and config.linear_conv_kernel_dim > 1
+        return is_known and config.hidden_act in ("silu", "swish")
 
     def mixer(self, kind: str) -> Mixer:
         if kind == "linear_attention":

@@ -137,7 +137,7 @@ class TritonStateOps:
             return out
         block_p = min(max(16, triton.next_power_of_2(p)), 64)
         scan_chunks_kernel[triton.cdiv(p, block_p), heads, n](
-            *arguments, **fixed, BLOCK_P=block_p, TOKENS=CHUNK, num_warps=4, num_stages=1
+            *arguments, **fixed, BLOCK_P=block_p, TOKENS=CHUNK, num_warps=8, num_stages=1
         )
         return out
 

@@ -24,10 +24,8 @@ from yaie.core.request import Request
 from yaie.core.step import Arrays
 from yaie.engine.asks.arrays import ints
 from yaie.engine.asks.base import Ask
-from yaie.engine.states.slots import Checkpoints
+from yaie.engine.states.slots import WORTH, Checkpoints
 
-WORTH = 4
-"""Blocks that a checkpoint must spare a request, beyond the one before it."""
 DECODED = 16
 """Blocks that decodes fill from one checkpoint to the next."""
 NONE = -1
@@ -78,10 +76,10 @@ class CheckpointStage:
 
     def extend(self, plan: StepPlan) -> None:
         """See PlanStage. Shares may shrink."""
-        self._checkpoints.sweep()
         moves = Moves()
         for item in plan.scheduled:  # all of them, before a slot is given away
             self._begin(item, moves)
+        self._checkpoints.sweep()
         for item in plan.scheduled:
             self._keep(item, moves)
         if moves.resumed or moves.kept:
@@ -102,8 +100,10 @@ class CheckpointStage:
     def _wanted(self, item: ScheduledRequest, depth: int) -> list[int]:
         tokens = item.request.token_ids
         last = (len(tokens) - 1) // self._size
-        parted = len(self._tree.peek(tokens, last))
-        wanted = [depth]
+        found = self._tree.peek(tokens, last)
+        parted, wanted = len(found), [depth]
+        if found:
+            self._checkpoints.claim(found[-1], item.request)
         for place in (parted, last):
             if place - wanted[-1] >= WORTH:
                 wanted.append(place)

@@ -5,7 +5,7 @@ from typing import Any
 
 from yaie.core.contracts import RadixTree
 from yaie.core.errors import InvariantError
-from yaie.engine.states.slots import Checkpoints
+from yaie.engine.states.slots import WORTH, Checkpoints
 
 
 class CheckpointedTree:
@@ -29,13 +29,20 @@ class CheckpointedTree:
         return self._tree.num_evictable
 
     def peek(self, token_ids: list[int], max_blocks: int) -> list[int]:
-        """Whose keys and values are there, with a state behind them or not: what another request is
-        about to compute, and where texts have parted, shows in them."""
-        return self._tree.peek(token_ids, max_blocks)
+        """Whose keys and values are there, with a state behind them or not. Where another request is to
+        keep one behind some of them, only those that may be reused: the others are worth waiting for."""
+        blocks = self._tree.peek(token_ids, max_blocks)
+        if self._checkpoints.is_awaited(blocks):
+            return blocks[: self._checkpoints.depth(blocks)]
+        return blocks
 
     def match_prefix(self, token_ids: list[int], max_blocks: int) -> tuple[list[int], Any]:
-        """See the contract. Goes back to the last block with a state."""
-        depth = self._checkpoints.depth(self._tree.peek(token_ids, max_blocks))
+        """See the contract. Goes back to the last block with a state. If that is far, a state is to be
+        kept at the end of what is there (`CheckpointStage`)."""
+        found = self._tree.peek(token_ids, max_blocks)
+        depth = self._checkpoints.depth(found)
+        if len(found) - depth >= WORTH:
+            self._checkpoints.expect(found[-1])
         blocks, node = self._tree.match_prefix(token_ids, depth)
         if blocks:
             self._checkpoints.use(blocks[-1])
