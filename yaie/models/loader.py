@@ -337,10 +337,15 @@ def _leaves_products_out(how: PackedFormat | None, config: Any) -> bool:
     return not how.packs_all(product_names(layers))
 
 
+def must_stay_unpacked(architecture: str, config: Any) -> bool:
+    """Whether its layers keep a state, by an adapter that takes no packed weights."""
+    adapter = registered_adapter(architecture, config)
+    return adapter is not None and adapter.keeps_states and not adapter.takes_packed
+
+
 def _refuse_states(architecture: str, config: Any) -> None:
     """Raise ModelError for a model with packed weights whose layers keep a state."""
-    adapter = registered_adapter(architecture, config)
-    if adapter is not None and adapter.keeps_states and not adapter.takes_packed:
+    if must_stay_unpacked(architecture, config):
         raise unsupported(
             architecture,
             "its weights are quantised, and models whose layers keep a state are served from floating "
