@@ -1,5 +1,6 @@
 """Granite 4 (IBM 2025), dense hybrids: Mamba-2 in most layers, attention in the others."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,15 +11,14 @@ from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.contracts.states import StateTensor, StepStates
 from yaie.models.adapter import register
 from yaie.models.hybrid import (
-    AttentionNames,
     HybridAdapter,
     HybridAttention,
     LayerNames,
     Mixer,
-    negative_exp,
 )
 from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
+from yaie.models.stated import Stated
 
 MAMBA, ATTENTION = {"mamba", "linear_attention"}, {"attention", "full_attention"}
 
@@ -50,7 +50,6 @@ class Mamba2:
         self.weight = adapter.empty(mixed, 1, width)
         self.bias = adapter.empty(mixed) if config.mamba_conv_bias else None
         self.norm = adapter.empty(inner)
-        self.ones = torch.ones(inner // self.groups, dtype=adapter.dtype, device=adapter.device)
         self.output = adapter.linear(whole(inner, hidden, bias=bias))
         self.dt_bias, self.a, self.d = (
             torch.empty(self.heads, dtype=torch.float32, device=adapter.device) for _ in range(3)
@@ -64,12 +63,16 @@ class Mamba2:
             "mamba.conv1d.weight": Destination(self.weight),
             "mamba.norm.weight": Destination(self.norm),
             "mamba.dt_bias": Destination(self.dt_bias),
-            "mamba.A_log": negative_exp(self.a),
+            "mamba.A_log": Destination(self.a, filled=self._set_a),
             "mamba.D": Destination(self.d),
         }
         if self.bias is not None:
             places["mamba.conv1d.bias"] = Destination(self.bias)
         return places
+
+    def _set_a(self) -> None:
+        """From the logarithms of the rates at which states decay."""
+        self.a.exp_().neg_()
 
     def __call__(
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
@@ -90,12 +93,9 @@ class Mamba2:
             matrices,
             batch,
         )
-        plain, eps = self._adapter.ops, self._adapter.eps
-        gated = plain.silu_mul(torch.cat([gate, read.flatten(1)], dim=1))
-        if self.groups == 1:
-            return plain.rms_norm(gated, self.norm, eps)
-        normed = plain.rms_norm(gated.unflatten(1, (self.groups, -1)), self.ones, eps)
-        return normed.flatten(1) * self.norm
+        in_groups = read.flatten(1).unflatten(1, (self.groups, -1))
+        weight = self.norm.view(self.groups, -1)
+        return ops.gated_norm(in_groups, gate, weight, self._adapter.eps, gate_first=True)
 
 
 @register("GraniteMoeHybridForCausalLM")
@@ -120,7 +120,7 @@ class Granite4Adapter(HybridAdapter):
         device: torch.device,
         max_length: int,
     ) -> None:
-        self.tables = None
+        self.tables: tuple[Tensor, Tensor] | None = None
         if config.position_embedding_type == "rope":
             self.tables = rope_tables(config, max_length, device)
         super().__init__(config, ops, dtype, device, max_length)
@@ -143,11 +143,22 @@ class Granite4Adapter(HybridAdapter):
     def inner_features(cls, config: Any) -> int:
         return int(config.shared_intermediate_size)
 
+    @classmethod
+    def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:
+        heads, wide = config.mamba_n_heads, config.mamba_n_groups * config.mamba_d_state
+        parts = 2 * heads * config.mamba_d_head + 2 * wide + heads
+        layer = f"{layer}.mamba"
+        return [
+            Stated("mamba_d_conv", config.mamba_d_conv, f"{layer}.conv1d.weight", 2),
+            Stated("mamba_n_heads", heads, f"{layer}.A_log", 0),
+            Stated("the mamba_ sizes", parts, f"{layer}.in_proj.weight", 0),
+        ]
+
     def mixer(self, kind: str) -> Mixer:
         if kind in MAMBA:
             return Mamba2(self)
         scale = self.config.attention_multiplier
-        return HybridAttention(self, AttentionNames(), self.tables, scale=scale)
+        return HybridAttention(self, self.tables, scale)
 
     def embedded(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         return super().embedded(token_ids, positions) * self.config.embedding_multiplier

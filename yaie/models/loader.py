@@ -124,7 +124,7 @@ class ModelLoader:
         self._format = None if self._multiplies_out else how
         wanted = config.max_model_len
         if self._format is not None:
-            _refuse_states(self.architecture, self._config)
+            _refuse_states(self.architecture, self._config, wanted)
         force_generic = force_generic or _leaves_products_out(self._format, self._config)
         self._half = _find_half(self._config, force_generic, wanted)
         if self._half is not None:
@@ -337,15 +337,17 @@ def _leaves_products_out(how: PackedFormat | None, config: Any) -> bool:
     return not how.packs_all(product_names(layers))
 
 
-def must_stay_unpacked(architecture: str, config: Any) -> bool:
-    """Whether its layers keep a state, by an adapter that takes no packed weights."""
-    adapter = registered_adapter(architecture, config)
+def must_stay_unpacked(architecture: str, config: Any, wanted: int | None) -> bool:
+    """Whether its layers keep a state, or those of its text half, by an adapter that takes no packed
+    weights. wanted: the longest sequence, if not the model's own."""
+    half = _find_half(config, False, wanted)
+    adapter = registered_adapter(architecture, config) if half is None else half.kind
     return adapter is not None and adapter.keeps_states and not adapter.takes_packed
 
 
-def _refuse_states(architecture: str, config: Any) -> None:
+def _refuse_states(architecture: str, config: Any, wanted: int | None) -> None:
     """Raise ModelError for a model with packed weights whose layers keep a state."""
-    if must_stay_unpacked(architecture, config):
+    if must_stay_unpacked(architecture, config, wanted):
         raise unsupported(
             architecture,
             "its weights are quantised, and models whose layers keep a state are served from floating "

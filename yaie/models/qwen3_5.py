@@ -1,10 +1,9 @@
 """Qwen3.5 (2026), dense: a gated delta rule in three of four layers, gated attention in the fourth."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.core.contracts import Attend, TransformerOps
@@ -16,14 +15,12 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
-    negative_exp,
 )
 from yaie.models.layout import Destination, Stored, stacked, whole
 from yaie.models.rope import rope_tables
+from yaie.models.stated import Stated
 
 KINDS = {"linear_attention", "full_attention"}
-LENGTH_EPS = 1e-6
-"""Added to the squared lengths of queries and keys."""
 PART = "linear_attn"
 
 
@@ -50,11 +47,9 @@ class GatedDeltaNet:
         self.weight = adapter.empty(mixed, 1, width)
         self.norm = adapter.empty(self.d_v)
         self.output = adapter.linear(whole(value, hidden))
-        wide = {"dtype": torch.float32, "device": adapter.device}
-        self.dt_bias = torch.empty(self.v_heads, **wide)
-        self.a = torch.empty(self.v_heads, **wide)
-        ones = torch.ones(self.d_k, dtype=adapter.dtype, device=adapter.device)
-        self.of_q, self.of_k = ones / self.d_k, ones / self.d_k**0.5
+        self.dt_bias, self.log_a = (
+            torch.empty(self.v_heads, dtype=torch.float32, device=adapter.device) for _ in range(2)
+        )
 
     def destinations(self) -> dict[str, Destination]:
         """See Mixer."""
@@ -64,7 +59,7 @@ class GatedDeltaNet:
             **self.output.destinations(f"{PART}.out_proj"),
             f"{PART}.conv1d.weight": Destination(self.weight),
             f"{PART}.dt_bias": Destination(self.dt_bias),
-            f"{PART}.A_log": negative_exp(self.a),
+            f"{PART}.A_log": Destination(self.log_a),
             f"{PART}.norm.weight": Destination(self.norm),
         }
 
@@ -77,28 +72,18 @@ class GatedDeltaNet:
         mixed, z, b, a = hidden.split(self.into.sizes, dim=1)
         mixed = ops.short_conv(mixed, self.weight[:, 0], None, tails, batch, silu=True)
         q, k, v = mixed.split(self.sizes, dim=1)
-        q, k = self._unit(q, self.of_q), self._unit(k, self.of_k)
+        q, k = (one.unflatten(1, (self.heads, self.d_k)) for one in (q, k))
         v = v.unflatten(1, (self.v_heads, self.d_v))
-        log_decay = self.a * F.softplus(a.float() + self.dt_bias)
-        beta = b.sigmoid().float()
+        q, k, log_decay, beta = ops.delta_inputs(q, k, a, b, self.log_a, self.dt_bias)
         read = ops.gated_delta_rule(q, k, v, log_decay, beta, matrices, batch)
-        plain = self._adapter.ops
-        normed = plain.rms_norm(read, self.norm, self._adapter.eps)
-        gate = z.unflatten(1, (self.v_heads, self.d_v))
-        return plain.silu_mul(torch.cat([gate, normed], dim=-1)).flatten(1)
-
-    def _unit(self, x: Tensor, factors: Tensor) -> Tensor:
-        """Heads of length 1, or for queries of 1 / sqrt(d), as RMSNorm gives it: of d numbers whose
-        squares have the mean 1 the length is sqrt(d)."""
-        x = x.unflatten(1, (self.heads, self.d_k))
-        return self._adapter.ops.rms_norm(x, factors, LENGTH_EPS / self.d_k)
+        return ops.gated_norm(read, z, self.norm, self._adapter.eps)
 
 
 @register("Qwen3_5ForCausalLM")
 class Qwen35Adapter(HybridAdapter):
     """Norms multiply by 1 + weight. Attention turns a quarter of each head, and has a gate for it."""
 
-    adds_one = True
+    adds_one = is_gated = True
     names = LayerNames(
         norm="input_layernorm",
         mlp_norm="post_attention_layernorm",
@@ -125,10 +110,22 @@ class Qwen35Adapter(HybridAdapter):
         is_known = {*config.layer_types} == KINDS and config.linear_conv_kernel_dim > 1
         return is_known and config.hidden_act in ("silu", "swish")
 
+    @classmethod
+    def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:
+        key = config.linear_num_key_heads * config.linear_key_head_dim
+        value = config.linear_num_value_heads * config.linear_value_head_dim
+        width, heads = config.linear_conv_kernel_dim, config.linear_num_value_heads
+        layer = f"{layer}.{PART}"
+        return [
+            Stated("linear_conv_kernel_dim", width, f"{layer}.conv1d.weight", 2),
+            Stated("linear_num_value_heads", heads, f"{layer}.A_log", 0),
+            Stated("the linear_ heads", 2 * key + value, f"{layer}.in_proj_qkv.weight", 0),
+        ]
+
     def mixer(self, kind: str) -> Mixer:
         if kind == "linear_attention":
             return GatedDeltaNet(self)
-        return HybridAttention(self, self.attention_names, self.tables, is_gated=True)
+        return HybridAttention(self, self.tables)
 
     def load_weights(self, tensors: Iterable[tuple[str, Stored]]) -> None:
         """See ModelAdapter. A head for drafts may come with the model."""

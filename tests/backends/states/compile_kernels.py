@@ -35,6 +35,11 @@ def main() -> None:
             for shape in (CHUNKS, DECODES):
                 case = make_case(rule, shape, dtype, silu=True)
                 case.run(TritonStateOps(), case.pool)
+        heads, gates = torch.empty(3, 4, 128, dtype=dtype), torch.empty(3, 8, dtype=dtype)
+        TritonStateOps().delta_inputs(heads, heads, gates, gates, torch.empty(8), torch.empty(8))
+        for gate_first in (False, True):
+            wide = torch.empty(3, 512, dtype=dtype)
+            TritonStateOps().gated_norm(heads, wide, wide[0, :128], 1e-6, gate_first)
     print(*sorted(names))
 
 

@@ -92,6 +92,18 @@ def test_a_sequence_may_be_cut_anywhere(
     close(pool[slots], expected[1][slots])
 
 
+@every_backend
+@every_rule
+def test_the_numbers_of_a_token_may_lie_apart(backend: str, rule: str) -> None:
+    shape = Shape([3, 70, 1], [False, True, False], 0, 0, 2, 2, 16, 24, 1)
+    case = make_case(rule, shape, device=DEVICES[backend])
+    for tensors in (case.tokens, case.others):
+        for name, one in tensors.items():
+            if isinstance(one, Tensor):
+                tensors[name] = torch.stack([one, torch.full_like(one, torch.nan)], dim=-1)[..., 0]
+    check(backend, case)
+
+
 def one_sequence(backend: str, log_decay: Tensor, beta: Tensor, keys: Tensor) -> Case:
     """Of [T, v_heads] gates and [T, 16] keys. It goes on from a state that is there."""
     (length, v_heads), device = beta.shape, DEVICES[backend]
@@ -113,12 +125,19 @@ def one_sequence(backend: str, log_decay: Tensor, beta: Tensor, keys: Tensor) ->
 
 
 @every_backend
-def test_equal_keys_without_decay_do_not_add_up_rounding_errors(backend: str) -> None:
+@pytest.mark.parametrize(
+    ("beta", "dtype"), [(1, torch.float32), (1, torch.bfloat16), (2, torch.float32)]
+)
+def test_equal_keys_without_decay_do_not_add_up_rounding_errors(
+    backend: str, beta: float, dtype: torch.dtype
+) -> None:
     """As a prompt that repeats one token has them. In a chunk the inverse of the system has entries of
-    about one, its powers of more than 10^17."""
+    about one, powers of the system of more than 10^17."""
     keys = torch.randn(16, generator=torch.Generator().manual_seed(1)).expand(200, 16)
-    beta = torch.tensor([1.0, 2.0]).repeat(200, 1)
-    check(backend, one_sequence(backend, torch.zeros(200, 2), beta, keys))
+    case = one_sequence(backend, torch.zeros(200, 2), torch.full((200, 2), float(beta)), keys)
+    for name in ("q", "k", "v"):
+        case.tokens[name] = case.tokens[name].to(dtype)
+    check(backend, case)
 
 
 @every_backend

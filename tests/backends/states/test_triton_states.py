@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from grader.kit.triton_watch import watching
 from tests.backends.states.cases import Shape, make_case
 from tests.backends.states.test_state_ops import close, every_rule
 from yaie.backends.states.triton import TritonStateOps
@@ -57,6 +58,40 @@ def test_a_recorded_launch_fits_other_lengths(rule: str, shapes: tuple[Shape, ..
         close(pool[ran], states[ran])
 
 
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="the interpreter is off")
+@every_rule
+@pytest.mark.parametrize("shape", [PLAIN, *OTHERS, DECODES, *OTHER_DECODES])
+def test_no_address_is_outside_of_a_tensor(rule: str, shape: Shape) -> None:
+    """What kernels hand over among them and do not write is NaN here."""
+    case = make_case(rule, shape)
+    pool = case.pool.clone()
+    with watching() as seen:
+        out = case.run(TritonStateOps(), pool)
+    assert (
+        len(seen.launches)
+        == {
+            "short_conv": 2 - (shape.behind == 0),
+            "gated_delta_rule": 1 + 2 * (shape.behind > 0),
+            "selective_scan": 1 + (shape.behind > 0),
+        }[rule]
+    )
+    close(out, case.expected()[0])
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="the interpreter is off")
+@pytest.mark.parametrize("rule", ["gated_delta_rule", "selective_scan"])
+def test_a_decode_reads_and_writes_a_state_once(rule: str) -> None:
+    """And does not read one that is fresh."""
+    case = make_case(rule, DECODES)
+    pool = case.pool.clone()
+    with watching() as seen:
+        case.run(TritonStateOps(), pool)
+    continued = int((~case.batch.is_fresh).sum())
+    assert (seen.loads(pool), seen.stores(pool)) == (
+        continued * pool[0].numel(), len(DECODES.lens) * pool[0].numel(),
+    )  # fmt: skip
+
+
 def test_states_that_no_program_can_hold_are_refused() -> None:
     case = make_case("gated_delta_rule", DECODES)
     ops = TritonStateOps()
@@ -80,6 +115,7 @@ def test_all_kernels_compile_for_a_gpu() -> None:
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
     assert told.stdout.split() == [
-        "conv_chunks_kernel", "conv_tails_kernel", "delta_chunks_kernel", "delta_prepare_kernel",
-        "delta_step_kernel", "scan_chunks_kernel", "scan_step_kernel",
+        "conv_chunks_kernel", "conv_tails_kernel", "delta_chunks_kernel", "delta_inputs_kernel",
+        "delta_prepare_kernel", "delta_step_kernel", "gated_norm_kernel", "scan_chunks_kernel",
+        "scan_step_kernel",
     ]  # fmt: skip

@@ -204,6 +204,21 @@ def test_a_step_without_memory_ends_its_requests_and_no_others(case: Case) -> No
     assert outputs(run(engine, case.prompts[:3])) == case.expected[:3]
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", ["lfm2", "qwen3_5", "granite4-h"], indirect=True, scope="module")
+@pytest.mark.parametrize("graphs", ["padded", "off"])
+def test_kernels_in_padded_steps_give_the_same_tokens(case: Case, graphs: str) -> None:
+    """In the interpreter, which takes a second a token."""
+    engine = case.engine(
+        backend="triton", graphs=graphs, num_blocks=40, max_num_seqs=4, token_budget=16
+    )
+    chosen = [at for at, prompt in enumerate(case.prompts) if len(prompt) in (2, 17)][:4]
+    params = replace(GREEDY, max_tokens=5)
+    requests = [engine.add_request(case.prompts[at], params)[0] for at in chosen]
+    finish(engine)
+    assert outputs(requests) == [case.expected[at][:5] for at in chosen]
+
+
 def finish(engine: LLMEngine) -> None:
     while engine.has_work:
         engine.step()

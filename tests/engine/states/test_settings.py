@@ -60,8 +60,16 @@ def test_a_handover_is_refused(folder: Path, kind: Any) -> None:
         DisaggregatedEngine(config, role)
 
 
-def test_packed_weights_are_refused(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_half", [False, True], ids=["whole", "half of one for images"])
+def test_packed_weights_are_refused(folder: Path, tmp_path: Path, is_half: bool) -> None:
     packed = Path(shutil.copytree(folder, tmp_path / "packed"))
+    if is_half:
+        from transformers import Lfm2Config, Lfm2VlConfig
+
+        Lfm2VlConfig(
+            text_config=Lfm2Config.from_pretrained(folder).to_dict(),
+            architectures=["Lfm2VlForConditionalGeneration"],
+        ).save_pretrained(packed)
     config = json.loads((packed / "config.json").read_text())
     config["quantization_config"] = {
         "quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True, "desc_act": False

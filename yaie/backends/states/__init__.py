@@ -3,7 +3,8 @@ alone never imports.
 
 `StateOps` (`yaie.core.contracts.states`) says what is computed. `naive.py` does it token by token;
 `torch.py` in chunks, with `varlen.py` for sequences of any lengths; `cpu.py` calls the C++ of `source`,
-through `library.py`; `triton.py` launches the kernels of `kernels`.
+through `library.py`; `triton.py` launches the kernels of `kernels`. `around.py` is what stands around
+the rules in a layer.
 """
 
 from yaie.core.contracts.states import StateOps

@@ -1,4 +1,4 @@
-"""`TorchStateOps`: in PyTorch, in chunks. The definition that C++ and Triton are held to."""
+"""`TorchStateOps`: in PyTorch, in chunks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from yaie.backends.states.around import PlainAround
 from yaie.backends.states.varlen import decays, over_sequences, read_states
 from yaie.core.contracts.states import StateBatch
 
 
-class TorchStateOps:
+class TorchStateOps(PlainAround):
     """See `StateOps`. Computes in float32, or in float64 where the inputs are of it. A step in which
     every sequence has one token runs without a look at the device."""
 
