@@ -212,9 +212,11 @@ def _bare_worker(
         from yaie.backends.states import make_state_ops
         from yaie.worker.states import StatefulWorker
 
+        part = backend.parts["state_cache"]
         kind = partial(
             StatefulWorker,
-            state_ops=make_state_ops(backend.name),
+            state_ops=make_state_ops(backend.name, part),
+            make_pool=part.StatePool,
             num_checkpoints=sizes.num_checkpoints,
         )
     worker = kind(

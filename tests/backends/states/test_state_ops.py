@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from solutions import state_cache
 from tests.backends.states.cases import NOBODY, Case, Shape, make_case, shapes
 from yaie.backends.states import make_state_ops
 from yaie.core.contracts.states import StateBatch
@@ -30,7 +31,7 @@ def close(got: Tensor, expected: Tensor, dtype: torch.dtype = torch.float32) -> 
 def check(backend: str, case: Case) -> None:
     """Values, states, and that nothing else was touched."""
     pool = case.pool.clone()
-    out = case.run(make_state_ops(backend), pool)
+    out = case.run(make_state_ops(backend, state_cache), pool)
     expected, states = case.expected()
     dtype = next(iter(case.tokens.values())).dtype
     assert out.dtype == dtype
@@ -74,7 +75,7 @@ def test_a_sequence_may_be_cut_anywhere(
 ) -> None:
     case = make_case(rule, shape._replace(padding=0, behind=0))
     cuts = [data.draw(st.integers(0, length)) for length in shape.lens]
-    ops, expected = make_state_ops(backend), case.expected()
+    ops, expected = make_state_ops(backend, state_cache), case.expected()
     pool = case.pool.clone()
     for first, last in (([0] * len(cuts), cuts), (cuts, shape.lens)):
         some, rows = case.part(first, last)

@@ -5,17 +5,15 @@ import triton
 from torch import Tensor
 
 from yaie.backends.states.kernels.conv import conv_chunks_kernel, conv_tails_kernel
-from yaie.backends.states.kernels.delta import (
-    delta_chunks_kernel,
-    delta_prepare_kernel,
-    delta_step_kernel,
-)
+from yaie.backends.states.kernels.delta import delta_chunks_kernel, delta_prepare_kernel
 from yaie.backends.states.kernels.scan import scan_chunks_kernel, scan_step_kernel
-from yaie.backends.states.kernels.tiles import CHUNK, FEW
-from yaie.core.contracts.states import StateBatch
+from yaie.backends.states.kernels.tiles import CHUNK, FEW, clear_behind_kernel
+from yaie.core.contracts.states import DeltaDecode, StateBatch
 
 CONV_TOKENS, CONV_BLOCK = 32, 128
 """Of a program of the convolution."""
+CLEARED = 1024
+"""Numbers of a row that a program sets to 0."""
 STEP_CELLS = 4096
 """Numbers of a state in a program that takes token after token: 32 registers of each thread."""
 LARGEST_SIDE = 256
@@ -28,6 +26,10 @@ class TritonStateOps:
     What kernels read of a token lies side by side, otherwise it is copied first. Chunks of inputs of 16
     bits are multiplied on tensor cores, as `plus_product` says; sums and states are float32.
     """
+
+    def __init__(self, delta_decode: DeltaDecode) -> None:
+        """delta_decode: of lab 22, for sequences of FEW tokens at most."""
+        self._delta_decode = delta_decode
 
     def short_conv(
         self,
@@ -80,12 +82,13 @@ class TritonStateOps:
         of_q, of_k, of_v = (one.stride()[:2] for one in (q, k, v))
         of_gates = log_decay.stride(0), beta.stride(0)
         where = batch.slots, batch.is_fresh.view(torch.uint8), n, num_tokens
-        block_v = min(max(16, STEP_CELLS // block_k), triton.next_power_of_2(d_v))
-        delta_step_kernel[triton.cdiv(d_v, block_v), v_heads, n](
-            out, q, k, v, log_decay, beta, pool, batch.starts, *where, *of_q, *of_k, *of_v,
-            *of_gates, pool.stride(0), **fixed, BLOCK_V=block_v, num_warps=4,
-        )  # fmt: skip
+        self._delta_decode(out, q, k, v, log_decay, beta, pool, batch, FEW)
         if max(batch.lens) <= FEW:
+            if not _all_single(batch, num_tokens):
+                row = v_heads * d_v
+                clear_behind_kernel[(triton.cdiv(row, CLEARED),)](
+                    out, batch.starts, n, num_tokens, row, BLOCK=CLEARED
+                )
             return out
 
         def scratch(*shape: int) -> Tensor:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from yaie.core.contracts import RadixTree
+from yaie.core.contracts.states import Checkpoints
 from yaie.core.errors import InvariantError
-from yaie.engine.states.slots import Checkpoints
 
 
 class CheckpointedTree:
