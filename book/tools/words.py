@@ -31,13 +31,16 @@ LATER = frozenset(
         "experts.md",
         "goodput.md",
         "kv-tiers.md",
+        "labs/state_cache.md",
         "labs/tensor_parallel.md",
         "latent-attention.md",
+        "state-cache.md",
         "step-profile.md",
         "tensor-parallel.md",
         "ways-in.md",
     }
 )
+"""Chapters on what the engine could not do then, and lab 22's on hybrid models."""
 
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "configuration.md": ("The same bits in any batch",),

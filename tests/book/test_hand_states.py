@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from book.tools.exercises import MODELS as FILE
+from solutions import state_cache
 from tests.book.test_hand_tables import _below, _words, table
 from yaie.backends.states.naive import NaiveStateOps
-from yaie.backends.states.torch import TorchStateOps, delta_chunk
+from yaie.backends.states.torch import TorchStateOps
 from yaie.core.compat import tomllib
 from yaie.core.contracts.states import StateBatch
 
@@ -63,14 +64,20 @@ def test_a_convolution_has_the_same_outputs_wherever_its_text_is_cut(cut):
     for first, end in ((0, cut), (cut, 4)):
         if end > first:
             batch = one_sequence(end - first, is_fresh=first == 0)
-            out += TorchStateOps().short_conv(inputs[first:end], weight, None, pool, batch).tolist()
+            out += (
+                TorchStateOps(state_cache)
+                .short_conv(inputs[first:end], weight, None, pool, batch)
+                .tolist()
+            )
             assert pool[0, 0].tolist() == numbers(rows[end - 1][4])
     assert [one for [one] in out] == [float(row[3]) for row in rows]
     assert [numbers(row[2]) for row in rows[1:]] == [numbers(row[4]) for row in rows[:-1]]
     assert "With weights of 1, 2 and 4" in _words(PAGE)
 
 
-@pytest.mark.parametrize("ops", [NaiveStateOps(), TorchStateOps()], ids=["naive", "torch"])
+@pytest.mark.parametrize(
+    "ops", [NaiveStateOps(), TorchStateOps(state_cache)], ids=["naive", "torch"]
+)
 @pytest.mark.parametrize("cut", [0, 1, 2, 3])
 def test_three_tokens_leave_the_matrices_of_the_table(ops, cut):
     tokens = Tokens()
@@ -121,7 +128,7 @@ def test_the_triangle_is_solved_as_in_the_table():
 def test_all_three_as_one_chunk_are_the_last_row_of_the_table():
     tokens = Tokens()
     given = [one[None] for one in tokens.given(0, 3)]
-    out, after = delta_chunk(given, torch.zeros(1, 1, 2, 2))
+    out, after = state_cache.delta_chunk(*given, torch.zeros(1, 1, 2, 2))
     torch.testing.assert_close(after[0, 0], vectors(tokens.rows[2][7]))
     torch.testing.assert_close(out[0, 1, 0], torch.tensor([0.0, 10]))
 
