@@ -46,7 +46,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "configuration.md": ("The same bits in any batch",),
     "gpu.md": ("Newer cards",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
-    "models.md": ("GGUF",),
+    "models.md": ("GGUF", "Hybrid models"),
     "performance.md": ("One part at a time", "Guessing ahead", "Weights of four and of eight bits"),
     "production.md": (
         "The fault table for work",
