@@ -1,0 +1,86 @@
+"""Task 22.5: where a share of a prompt ends, so that its state can be kept."""
+
+from types import ModuleType
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect_equal, note, task
+
+END = (
+    "A state is that behind the last token of a step. Kept behind a block, it must be the state behind "
+    "the block's last token: the share ends there, depth * block_size - start tokens on."
+)
+FIRST_PLACE = (
+    "The share ends at the first place that is wanted. The rest of it is computed in the next step, "
+    "which comes to the next place."
+)
+PAST = (
+    "A place where the share begins, or before that, is past: a step computes one token at least."
+)
+WHOLE = "A state serves a prefix of whole blocks alone: the last block that the share fills."
+WORTH = (
+    "A share that ends its prompt (least is None) is cut for a wanted place alone. Another one is cut "
+    "by the budget anyway, and its state is kept if that is worth it, from depth `least` on."
+)
+
+
+def ask(part: ModuleType, *given: object) -> object:
+    note(f"cut_share({', '.join(map(repr, given))})")
+    got = part.cut_share(*given)
+    return tuple(got) if isinstance(got, list | tuple) else got
+
+
+def right_cut(
+    start: int, num_tokens: int, size: int, wanted: list[int], least: int | None
+) -> tuple[int, int]:
+    """Tried out, place after place."""
+    ends = [
+        depth
+        for depth in range(1, (start + num_tokens) // size + 1)
+        if start < depth * size <= start + num_tokens
+    ]
+    for depth in ends:
+        if depth in wanted:
+            return depth * size - start, depth
+    if least is not None and ends and ends[-1] >= least:
+        return ends[-1] * size - start, ends[-1]
+    return num_tokens, 0
+
+
+@task("22.5")
+def test_a_share_by_hand(part: ModuleType) -> None:
+    """Blocks of four, a prompt of 41 tokens, states wanted behind blocks 5 and 10."""
+    for asked, right, why in (
+        ((0, 41, 4, [5, 10], None), (20, 5), FIRST_PLACE),
+        ((20, 21, 4, [5, 10], None), (20, 10), PAST),
+        ((40, 1, 4, [5, 10], None), (1, 0), PAST),
+        ((0, 40, 4, [10], None), (40, 10), END),
+        ((0, 39, 4, [10], None), (39, 0), END),
+        ((0, 23, 4, [10], 4), (20, 5), WHOLE),
+        ((20, 23, 4, [10], 9), (20, 10), FIRST_PLACE),
+        ((0, 23, 4, [], 6), (23, 0), WORTH),
+        ((0, 23, 4, [], None), (23, 0), WORTH),
+        ((21, 2, 4, [], 0), (2, 0), WHOLE),
+        ((21, 3, 4, [], 0), (3, 6), WHOLE),
+    ):
+        expect_equal(ask(part, *asked), right, f"cut_share{asked}", why=why)
+
+
+@task("22.5")
+@examples(150)
+@given(
+    st.integers(0, 30), st.integers(1, 30), st.integers(1, 6),
+    st.lists(st.integers(1, 20), unique=True, max_size=3).map(sorted),
+    st.none() | st.integers(0, 12),
+)  # fmt: skip
+def test_any_share(
+    part: ModuleType, start: int, num_tokens: int, size: int, wanted: list[int], least: int | None
+) -> None:
+    """The first wanted place behind its first token, or else the last whole block if it is worth it."""
+    right = right_cut(start, num_tokens, size, wanted, least)
+    got = ask(part, start, num_tokens, size, wanted, least)
+    why = WORTH
+    if isinstance(got, tuple) and len(got) == 2 and got[1]:
+        why = END if start + got[0] != got[1] * size else f"{FIRST_PLACE} {WHOLE}"
+    expect_equal(got, right, "(tokens of the share, depth of the state)", why=why)
