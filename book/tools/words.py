@@ -31,19 +31,22 @@ LATER = frozenset(
         "experts.md",
         "goodput.md",
         "kv-tiers.md",
+        "labs/state_cache.md",
         "labs/tensor_parallel.md",
         "latent-attention.md",
+        "state-cache.md",
         "step-profile.md",
         "tensor-parallel.md",
         "ways-in.md",
     }
 )
+"""Chapters on what the engine could not do then, and lab 22's on hybrid models."""
 
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "configuration.md": ("The same bits in any batch",),
     "gpu.md": ("Newer cards",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
-    "models.md": ("GGUF",),
+    "models.md": ("GGUF", "Hybrid models"),
     "performance.md": ("One part at a time", "Guessing ahead", "Weights of four and of eight bits"),
     "production.md": (
         "The fault table for work",
