@@ -1,6 +1,7 @@
 """What layers with a state compute, token by token in float64, and what usual mistakes would give."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -49,6 +50,15 @@ def expect_pair(got: Any, what: str) -> tuple[Any, Any]:
     is_pair = isinstance(got, tuple | list) and len(got) == 2
     expect(is_pair, f"{what} returned {show(got)}, not two tensors")
     return got[0], got[1]
+
+
+@contextmanager
+def keeping(tensors: Mapping[str, Tensor], why: str) -> Iterator[None]:
+    """What is done inside changes none of these."""
+    before = {name: one.clone() for name, one in tensors.items()}
+    yield
+    for name, one in tensors.items():
+        expect_values(one, before[name], f"{name} after the call", tolerance=0.0, why=why)
 
 
 def drawn(*shape: int, seed: int, dtype: torch.dtype = F64) -> Tensor:

@@ -1,6 +1,7 @@
 """Task 22.5: where a share of a prompt ends, so that its state can be kept."""
 
 from types import ModuleType
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,10 +26,23 @@ WORTH = (
 )
 
 
-def ask(part: ModuleType, *given: object) -> object:
-    note(f"cut_share({', '.join(map(repr, given))})")
-    got = part.cut_share(*given)
-    return tuple(got) if isinstance(got, list | tuple) else got
+def expect_cut(part: ModuleType, asked: tuple[Any, ...], right: tuple[int, int]) -> None:
+    """What cut_share gives, and why it is not that."""
+    note(f"cut_share({', '.join(map(repr, asked))})")
+    got = part.cut_share(*asked)
+    got = tuple(got) if isinstance(got, list | tuple) else got
+    start, _, size, wanted, _ = asked
+    why = WORTH
+    if isinstance(got, tuple) and len(got) == 2 and got[1]:
+        if start + got[0] != got[1] * size:
+            why = END
+        elif got[0] <= 0:
+            why = PAST
+        elif right[1]:
+            why = FIRST_PLACE if right[1] in wanted else WHOLE
+    elif right[1] in wanted:
+        why = f"{FIRST_PLACE} {PAST}"
+    expect_equal(got, right, f"cut_share{asked}, tokens and depth", why=why)
 
 
 def right_cut(
@@ -51,20 +65,20 @@ def right_cut(
 @task("22.5")
 def test_a_share_by_hand(part: ModuleType) -> None:
     """Blocks of four, a prompt of 41 tokens, states wanted behind blocks 5 and 10."""
-    for asked, right, why in (
-        ((0, 41, 4, [5, 10], None), (20, 5), FIRST_PLACE),
-        ((20, 21, 4, [5, 10], None), (20, 10), PAST),
-        ((40, 1, 4, [5, 10], None), (1, 0), PAST),
-        ((0, 40, 4, [10], None), (40, 10), END),
-        ((0, 39, 4, [10], None), (39, 0), END),
-        ((0, 23, 4, [10], 4), (20, 5), WHOLE),
-        ((20, 23, 4, [10], 9), (20, 10), FIRST_PLACE),
-        ((0, 23, 4, [], 6), (23, 0), WORTH),
-        ((0, 23, 4, [], None), (23, 0), WORTH),
-        ((21, 2, 4, [], 0), (2, 0), WHOLE),
-        ((21, 3, 4, [], 0), (3, 6), WHOLE),
+    for asked, right in (
+        ((0, 41, 4, [5, 10], None), (20, 5)),
+        ((20, 21, 4, [5, 10], None), (20, 10)),
+        ((40, 1, 4, [5, 10], None), (1, 0)),
+        ((0, 40, 4, [10], None), (40, 10)),
+        ((0, 39, 4, [10], None), (39, 0)),
+        ((0, 23, 4, [10], 4), (20, 5)),
+        ((20, 23, 4, [10], 9), (20, 10)),
+        ((0, 23, 4, [], 6), (23, 0)),
+        ((0, 23, 4, [], None), (23, 0)),
+        ((21, 2, 4, [], 0), (2, 0)),
+        ((21, 3, 4, [], 0), (3, 6)),
     ):
-        expect_equal(ask(part, *asked), right, f"cut_share{asked}", why=why)
+        expect_cut(part, asked, right)
 
 
 @task("22.5")
@@ -78,9 +92,5 @@ def test_any_share(
     part: ModuleType, start: int, num_tokens: int, size: int, wanted: list[int], least: int | None
 ) -> None:
     """The first wanted place behind its first token, or else the last whole block if it is worth it."""
-    right = right_cut(start, num_tokens, size, wanted, least)
-    got = ask(part, start, num_tokens, size, wanted, least)
-    why = WORTH
-    if isinstance(got, tuple) and len(got) == 2 and got[1]:
-        why = END if start + got[0] != got[1] * size else f"{FIRST_PLACE} {WHOLE}"
-    expect_equal(got, right, "(tokens of the share, depth of the state)", why=why)
+    asked = start, num_tokens, size, wanted, least
+    expect_cut(part, asked, right_cut(*asked))

@@ -65,10 +65,12 @@ def tensors(pool: Any) -> list[Tensor]:
 
 
 def fill(pool: Any) -> list[Tensor]:
-    """Each tensor with numbers of its own; copies of them."""
+    """Each tensor with numbers of its own, which are returned."""
+    right = []
     for number, one in enumerate(tensors(pool)):
-        one.copy_(drawn(*one.shape, seed=number, dtype=F32).to(one.dtype))
-    return [one.clone() for one in tensors(pool)]
+        right.append(drawn(*one.shape, seed=number, dtype=F32).to(one.dtype))
+        one.copy_(right[-1])
+    return right
 
 
 def index(*slots: int) -> Tensor:
@@ -150,7 +152,8 @@ def test_a_copy_lives_on_its_own(part: ModuleType) -> None:
             state = drawn(1, *one.shape[1:], seed=70 + 10 * number + slot, dtype=F32).to(one.dtype)
             part.write_states(one, index(slot), state)
             exact[slot] = state[0]
-    expect_slots(pool, right, "after slot 0 was copied to 4 and both were written", APART)
+    what = "after slot 0 was copied to 4 and both were written"
+    expect_slots(pool, right, what, f"{APART} {MINE}")
 
 
 @task("22.4")
