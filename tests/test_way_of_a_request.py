@@ -17,7 +17,7 @@ MOST_STEP_FILES, MOST_STEP_CALLS = 36, 147
 """Of a decode step, without model and server."""
 ROOMS = (
     "yaie/worker/rules/", "yaie/worker/readouts/", "yaie/worker/parallel/", "yaie/engine/drafting/",
-    "yaie/engine/handover/", "yaie/engine/watching/", "yaie/models/gguf/",
+    "yaie/engine/handover/", "yaie/engine/watching/", "yaie/models/gguf/", "yaie/backends/states/",
 )  # fmt: skip
 """Of what a plain chat does not ask for, and this engine is not set to do."""
 ENGINE, SERVER = 1, 2

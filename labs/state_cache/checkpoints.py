@@ -5,27 +5,18 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from yaie.core.request import Request, RequestStatus
+from yaie.core.lives import Life
+from yaie.core.request import Request
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pending:
-    """A state that is saved, or about to be: behind the first `depth` blocks of a request.
+    """A state that is saved, or about to be: behind the first `depth` blocks of a request. Once that
+    life of it is over, nothing of it is filed any more."""
 
-    life: the request's `num_preemptions` then. Once it runs no more, or begins anew, nothing of it is
-    filed any more.
-    """
-
-    request: Request
-    life: int
+    life: Life
     depth: int
     slot: int
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it will never be filed."""
-        request = self.request
-        return request.status is not RequestStatus.RUNNING or request.num_preemptions != self.life
 
 
 # ANCHOR: checkpoints

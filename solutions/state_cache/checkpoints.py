@@ -4,27 +4,18 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from yaie.core.request import Request, RequestStatus
+from yaie.core.lives import Life
+from yaie.core.request import Request
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pending:
-    """A state that is saved, or about to be: behind the first `depth` blocks of a request.
+    """A state that is saved, or about to be: behind the first `depth` blocks of a request. Once that
+    life of it is over, nothing of it is filed any more."""
 
-    life: the request's `num_preemptions` then. Once it runs no more, or begins anew, nothing of it is
-    filed any more.
-    """
-
-    request: Request
-    life: int
+    life: Life
     depth: int
     slot: int
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it will never be filed."""
-        request = self.request
-        return request.status is not RequestStatus.RUNNING or request.num_preemptions != self.life
 
 
 # ANCHOR: checkpoints
@@ -74,7 +65,7 @@ class Checkpoints:
         if len(self._pending) >= self._most_pending:
             return None
         slot = self._free.pop() if self._free else self._filed.popitem(last=False)[1]
-        self._pending[block] = Pending(request, request.num_preemptions, depth, slot)
+        self._pending[block] = Pending(Life.of(request), depth, slot)
         return slot
         # END SOLUTION
 
@@ -86,7 +77,7 @@ class Checkpoints:
     def sweep(self) -> None:
         """Free what belongs to requests that will not file it."""
         # BEGIN SOLUTION 22.5
-        for block in [block for block, one in self._pending.items() if one.is_over]:
+        for block in [block for block, one in self._pending.items() if one.life.is_over]:
             self.drop(block)
         # END SOLUTION
 

@@ -28,12 +28,13 @@ class Case:
         return LLMEngine(model=str(self.folder), **settings)
 
 
-def case_of(folder: Path) -> Case:
-    """Of the model in a folder, with prompts whose answers rounding does not decide."""
+def case_of(folder: Path, rounding: float = ROUNDING, spare: int = SPARE_PROMPTS) -> Case:
+    """Of the model in a folder, with prompts whose answers rounding does not decide. spare: prompts for
+    which it may."""
     torch.set_num_threads(1)
-    prompts = make_prompts(NUM_PROMPTS + SPARE_PROMPTS, vocab=256)
+    prompts = make_prompts(NUM_PROMPTS + spare, vocab=256)
     expected, margins = greedy(folder, prompts, MAX_TOKENS)
-    decided = [i for i, margin in enumerate(margins) if margin > ROUNDING][:NUM_PROMPTS]
+    decided = [i for i, margin in enumerate(margins) if margin > rounding][:NUM_PROMPTS]
     assert len(decided) == NUM_PROMPTS
     return Case(folder, [prompts[i] for i in decided], [expected[i] for i in decided])
 

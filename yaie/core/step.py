@@ -78,7 +78,7 @@ class StepInput:
         seats is constrained; then StepMasks follow.
     drafts: [d] int32, flat, the last tokens of their seats' share; num_drafts: [n] int32.
     extras: what this step is asked for besides; `rows` are positions in `seats`. See
-        `yaie.worker.readouts` and `yaie.worker.blocks`.
+        `yaie.worker.readouts`, `yaie.worker.blocks` and `yaie.engine.states`.
     """
 
     step: int

@@ -190,11 +190,12 @@ def build(
 
 def _checkpointed(parts: Parts, tree: RadixTree, sizes: Sizes, hooks: Hooks) -> RadixTree:
     """The tree of a model that keeps states: requests go on where one was kept, which `hooks` see to."""
+    from yaie.engine.states.awaited import AwaitedCheckpoints
     from yaie.engine.states.stage import CheckpointStage
     from yaie.engine.states.tree import CheckpointedTree
 
-    part = parts["state_cache"]
-    checkpoints = part.Checkpoints(sizes.num_seats + 1, sizes.num_checkpoints)
+    part, count = parts["state_cache"], sizes.num_checkpoints
+    checkpoints = AwaitedCheckpoints(part.Checkpoints(sizes.num_seats + 1, count), count)
     hooks.stages.append(CheckpointStage(tree, checkpoints, part.cut_share))
     return CheckpointedTree(tree, checkpoints)
 

@@ -60,9 +60,9 @@ class ModelAdapter(ABC):
 
     Three rules make it fast and right. The T tokens of a call are a flat batch of several sequences,
     prompt chunks and single tokens side by side: whatever depends on a token's place must use
-    `positions`, and only `attend` may mix tokens. Products with the same input are one `Linear` with a
-    `stacked` layout (query, key and value; gate and up). Norms, rotations and activations come from
-    `ops`, the part that a learner writes.
+    `positions`, and only `attend` may mix tokens, and what works on states (`hybrid`). Products with
+    the same input are one `Linear` with a `stacked` layout (query, key and value; gate and up). Norms,
+    rotations and activations come from `ops`, the part that a learner writes.
 
     Families without an adapter run through `yaie.models.generic`, slower. An adapter that covers only
     some configurations of its architecture says so in `handles`; the others then run through it too.

@@ -52,6 +52,12 @@ def load_draft_model(
     length = target.max_length
     own = replace(config, model=name, revision=None, dtype="auto", max_model_len=None)
     loader = ModelLoader(own)
+    if loader.keeps_states:
+        raise ConfigError(
+            f"draft_model {name} keeps states beside keys and values, out of which no rejected draft "
+            "can be taken back: give a model that attends in every layer",
+            param="draft_model",
+        )
     if loader.max_length > length:
         loader = ModelLoader(replace(own, max_model_len=length))
     adapter, folder = loader.load_adapter(ops, dtypes, products)

@@ -19,7 +19,7 @@ from yaie.models.hybrid import (
 from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
 
-MAMBA, ATTENTION = ("mamba", "linear_attention"), ("attention", "full_attention")
+MAMBA, ATTENTION = {"mamba", "linear_attention"}, {"attention", "full_attention"}
 
 
 class Mamba2:
@@ -49,9 +49,8 @@ class Mamba2:
         self.weight = adapter.empty(mixed, 1, width)
         self.bias = adapter.empty(mixed) if config.mamba_conv_bias else None
         self.norm = adapter.empty(inner)
-        self.ones = torch.ones(inner // self.groups, dtype=adapter.dtype, device=adapter.device)
         self.output = adapter.linear(whole(inner, hidden, bias=bias))
-        self.dt_bias, self.log_a, self.d = (
+        self.dt_bias, self.a, self.d = (
             torch.empty(self.heads, dtype=torch.float32, device=adapter.device) for _ in range(3)
         )
 
@@ -63,12 +62,16 @@ class Mamba2:
             "mamba.conv1d.weight": Destination(self.weight),
             "mamba.norm.weight": Destination(self.norm),
             "mamba.dt_bias": Destination(self.dt_bias),
-            "mamba.A_log": Destination(self.log_a),
+            "mamba.A_log": Destination(self.a, filled=self._set_a),
             "mamba.D": Destination(self.d),
         }
         if self.bias is not None:
             places["mamba.conv1d.bias"] = Destination(self.bias)
         return places
+
+    def _set_a(self) -> None:
+        """From the logarithms of the rates at which states decay."""
+        self.a.exp_().neg_()
 
     def __call__(
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
@@ -76,23 +79,22 @@ class Mamba2:
         """See Mixer."""
         ops, batch = states.ops, states.batch
         tails, matrices = states.pools[self.index]
-        gate, mixed, dt = self.into(hidden).split(self.parts, dim=1)
+        gate, mixed, dt = hidden.split(self.parts, dim=1)
         mixed = ops.short_conv(mixed, self.weight[:, 0], self.bias, tails, batch, silu=True)
-        x, b, c = (part.contiguous() for part in mixed.split(self.sizes, dim=1))
+        x, b, c = mixed.split(self.sizes, dim=1)
         read = ops.selective_scan(
             x.unflatten(1, (self.heads, self.p)),
             F.softplus(dt.float() + self.dt_bias),
-            -self.log_a.exp(),
+            self.a,
             b.unflatten(1, (self.groups, self.n)),
             c.unflatten(1, (self.groups, self.n)),
             self.d,
             matrices,
             batch,
         )
-        gated = (read.flatten(1).float() * F.silu(gate.float())).to(hidden.dtype)
-        in_groups = gated.unflatten(1, (self.groups, -1))
-        normed = self._adapter.ops.rms_norm(in_groups, self.ones, self._adapter.eps)
-        return self.output(normed.flatten(1) * self.norm)
+        in_groups = read.flatten(1).unflatten(1, (self.groups, -1))
+        weight = self.norm.view(self.groups, -1)
+        return ops.gated_norm(in_groups, gate, weight, self._adapter.eps, gate_first=True)
 
 
 @register("GraniteMoeHybridForCausalLM")
@@ -100,6 +102,7 @@ class Granite4Adapter(HybridAdapter):
     """Models without experts in which some layer is Mamba-2. The generic adapter serves those in which
     all attend."""
 
+    inner_field = "shared_intermediate_size"
     names = LayerNames(
         norm="input_layernorm",
         mlp_norm="post_attention_layernorm",
@@ -124,11 +127,13 @@ class Granite4Adapter(HybridAdapter):
 
     @classmethod
     def handles(cls, config: Any) -> bool:
-        kinds = set(config.layer_types)
+        kinds = {*config.layer_types}
         return (
-            not kinds.isdisjoint(MAMBA)
-            and kinds <= {*MAMBA, *ATTENTION}
+            bool(kinds & MAMBA)
+            and bool(kinds & ATTENTION)
+            and kinds <= MAMBA | ATTENTION
             and not config.num_local_experts
+            and config.mamba_d_conv > 1
             and config.hidden_act in ("silu", "swish")
             and (config.time_step_limit is None or config.time_step_limit == (0.0, float("inf")))
         )

@@ -13,14 +13,19 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.contracts.states import StateLayerSpec, StateTensor, StepStates
+from yaie.core.gemm import FusedGemm
 from yaie.models.adapter import ModelAdapter
 from yaie.models.layout import Destination, stacked, whole
 from yaie.models.linear import Linear
+from yaie.models.llama import PlainGemm
 from yaie.models.stated import Stated
 
 
 class Mixer(Protocol):
-    """The part of a layer in which tokens of a sequence meet."""
+    """The part of a layer in which tokens of a sequence meet: output(mixer(into(hidden)))."""
+
+    into: Linear
+    output: Linear
 
     def destinations(self) -> dict[str, Destination]:
         """By name within the layer."""
@@ -29,7 +34,7 @@ class Mixer(Protocol):
     def __call__(
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
     ) -> Tensor:
-        """hidden: [T, hidden], normed. Returns the same shape."""
+        """hidden: what `into` has made of the tokens [T, ...]. Returns what `output` takes."""
         ...
 
 
@@ -54,6 +59,13 @@ class Layer:
     gate_up: Linear
     down: Linear
 
+    @property
+    def plain(self) -> PlainGemm | None:
+        """None if one of the products is not stored so."""
+        every = (self.mixer.into, self.mixer.output, self.gate_up, self.down)
+        found = [one.plain for one in every if one.plain is not None]
+        return PlainGemm(*found) if len(found) == len(every) else None
+
 
 class HybridAdapter(ModelAdapter):
     """RMSNorm before a mixer and before SwiGLU, over and over.
@@ -68,6 +80,8 @@ class HybridAdapter(ModelAdapter):
     checkpoint_prefix = "model."
     tied_tensors = ("embed_tokens.weight", "lm_head.weight")
     names: ClassVar[LayerNames]
+    inner_field: ClassVar[str] = "intermediate_size"
+    """What config.json calls `inner_features`."""
     adds_one: ClassVar[bool] = False
     """Whether the norms of its layers multiply by 1 + weight, which is what is held here, in the model's
     dtype."""
@@ -82,6 +96,8 @@ class HybridAdapter(ModelAdapter):
     ) -> None:
         super().__init__(config, ops, dtype, device, max_length)
         self.residual_scale = 1.0
+        self.fused: FusedGemm | None = getattr(ops, "fused", None)
+        self.plain: list[PlainGemm] = []
         self.eps = _eps(config)
         self.head_dim = head_dim(config)
         self.kv_layers = []
@@ -101,12 +117,13 @@ class HybridAdapter(ModelAdapter):
 
     @classmethod
     def stated(cls, config: Any) -> Sequence[Stated]:
-        gate_up = cls.names.gate_up
-        inner = cls.inner_features(config) * (3 - len(gate_up))
+        gate_up, inner, field = cls.names.gate_up, cls.inner_features(config), cls.inner_field
+        if len(gate_up) == 1:
+            inner, field = 2 * inner, f"twice {field}"
         return [
             Stated("vocab_size", config.vocab_size, "embed_tokens.weight", 0),
             Stated("hidden_size", config.hidden_size, "embed_tokens.weight", 1),
-            Stated("intermediate_size", inner, f"layers.0.{gate_up[0]}.weight", 0),
+            Stated(field, inner, f"layers.0.{gate_up[0]}.weight", 0),
         ]
 
     def attends(self, kv_heads: int) -> int:
@@ -157,18 +174,43 @@ class HybridAdapter(ModelAdapter):
     def weights_loaded(self) -> None:
         if self.is_tied:
             self.head = self.tied_head(self.embedding)
+        plain = [layer.plain for layer in self.layers]
+        if self.residual_scale == 1 and None not in plain:
+            self.plain = [products for products in plain if products is not None]
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         ops, eps, states = self.ops, self.eps, states_of(attend)
         residual = self.embedded(token_ids, positions)
+        if self.plain and self.fused and self.fused.takes(residual, self.plain[0].qkv):
+            return self._fused(self.fused, residual, positions, attend, states)
         hidden = ops.rms_norm(residual, self.layers[0].norm, eps)
         following = [*(layer.norm for layer in self.layers[1:]), self.norm]
         for layer, next_norm in zip(self.layers, following, strict=True):
-            hidden = self._scaled(layer.mixer(hidden, positions, attend, states))
+            mixer = layer.mixer
+            hidden = mixer.output(mixer(mixer.into(hidden), positions, attend, states))
+            hidden = self._scaled(hidden)
             hidden, residual = ops.fused_add_rms_norm(hidden, residual, layer.mlp_norm, eps)
             hidden = self._scaled(layer.down(ops.silu_mul(layer.gate_up(hidden))))
             hidden, residual = ops.fused_add_rms_norm(hidden, residual, next_norm, eps)
         return hidden
+
+    def _fused(
+        self,
+        fused: FusedGemm,
+        residual: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        states: StepStates,
+    ) -> Tensor:
+        """`forward` of few rows: each product together with what stands before and behind it."""
+        eps = self.eps
+        for layer, plain in zip(self.layers, self.plain, strict=True):
+            hidden = fused.after_norm(residual, layer.norm, eps, plain.qkv)
+            hidden = layer.mixer(hidden, positions, attend, states)
+            residual = fused.onto(hidden, plain.output, residual)
+            hidden = fused.gated(residual, layer.mlp_norm, eps, plain.gate_up)
+            residual = fused.onto(hidden, plain.down, residual)
+        return self.ops.rms_norm(residual, self.norm, eps)
 
     def embedded(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         return F.embedding(token_ids, self.embedding)
@@ -215,7 +257,7 @@ class HybridAttention:
         query, key = config.num_attention_heads * dim, config.num_key_value_heads * dim
         bias = bool(getattr(config, "attention_bias", False))
         sizes = [2 * query if is_gated else query, key, key]
-        self.qkv = adapter.linear(stacked(config.hidden_size, sizes, bias=bias))
+        self.into = adapter.linear(stacked(config.hidden_size, sizes, bias=bias))
         self.output = adapter.linear(whole(query, config.hidden_size, bias=bias))
         self.norms: HeadNorms | None = None
         if names.norms:
@@ -224,7 +266,7 @@ class HybridAttention:
 
     def destinations(self) -> dict[str, Destination]:
         """See Mixer."""
-        places = self.qkv.destinations(*self._names.qkv)
+        places = self.into.destinations(*self._names.qkv)
         places |= self.output.destinations(self._names.output)
         if self.norms is not None:
             for name, weight in zip(self._names.norms, (self.norms.q, self.norms.k), strict=True):
@@ -235,7 +277,7 @@ class HybridAttention:
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
     ) -> Tensor:
         """See Mixer."""
-        dim, parts = self._adapter.head_dim, self.qkv(hidden).split(self.qkv.sizes, dim=1)
+        dim, parts = self._adapter.head_dim, hidden.split(self.into.sizes, dim=1)
         q, k, v = (part.unflatten(1, (-1, dim)) for part in parts)
         gate = None
         if self._is_gated:
@@ -249,7 +291,7 @@ class HybridAttention:
         attended = attend(self.index, q, k, v, self.spec, rotation)
         if gate is not None:
             attended = attended * torch.sigmoid(gate)
-        return self.output(attended.flatten(1))
+        return attended.flatten(1)
 
 
 def states_of(attend: Attend) -> StepStates:

@@ -21,7 +21,8 @@ from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
 from yaie.models.stated import Stated
 
-KINDS = ("conv", "full_attention")
+KINDS = {"conv", "full_attention"}
+"""Of layers. A model that has one of them alone is no hybrid."""
 
 
 class GatedConv:
@@ -52,11 +53,11 @@ class GatedConv:
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
     ) -> Tensor:
         """See Mixer."""
-        before, after, x = self.into(hidden).chunk(3, dim=1)
+        before, after, x = hidden.chunk(3, dim=1)
         (pool,) = states.pools[self.index]
         weight = self.weight[:, 0]
         mixed = states.ops.short_conv(before * x, weight, self.bias, pool, states.batch)
-        return self.output(after * mixed)
+        return after * mixed
 
 
 @register("Lfm2ForCausalLM")
@@ -88,7 +89,7 @@ class Lfm2Adapter(HybridAdapter):
 
     @classmethod
     def handles(cls, config: Any) -> bool:
-        return all(kind in KINDS for kind in config.layer_types)
+        return {*config.layer_types} == KINDS and config.conv_L_cache > 1
 
     @classmethod
     def inner_features(cls, config: Any) -> int:

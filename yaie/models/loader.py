@@ -124,7 +124,7 @@ class ModelLoader:
         self._format = None if self._multiplies_out else how
         wanted = config.max_model_len
         if self._format is not None:
-            _refuse_states(self.architecture, self._config)
+            _refuse_states(self.architecture, self._config, wanted)
         force_generic = force_generic or _leaves_products_out(self._format, self._config)
         self._half = _find_half(self._config, force_generic, wanted)
         if self._half is not None:
@@ -337,9 +337,10 @@ def _leaves_products_out(how: PackedFormat | None, config: Any) -> bool:
     return not how.packs_all(product_names(layers))
 
 
-def _refuse_states(architecture: str, config: Any) -> None:
+def _refuse_states(architecture: str, config: Any, wanted: int | None) -> None:
     """Raise ModelError for a model with packed weights whose layers keep a state."""
-    adapter = registered_adapter(architecture, config)
+    half = _find_half(config, False, wanted)
+    adapter = registered_adapter(architecture, config) if half is None else half.kind
     if adapter is not None and adapter.keeps_states and not adapter.takes_packed:
         raise unsupported(
             architecture,

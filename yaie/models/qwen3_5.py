@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.core.contracts import Attend, TransformerOps
@@ -20,9 +19,7 @@ from yaie.models.hybrid import (
 from yaie.models.layout import Destination, Stored, stacked, whole
 from yaie.models.rope import rope_tables
 
-KINDS = ("linear_attention", "full_attention")
-NORM_EPS = 1e-6
-"""Of the lengths of queries and keys."""
+KINDS = {"linear_attention", "full_attention"}
 PART = "linear_attn"
 
 
@@ -71,25 +68,14 @@ class GatedDeltaNet:
         """See Mixer."""
         ops, batch = states.ops, states.batch
         tails, matrices = states.pools[self.index]
-        mixed, z, b, a = self.into(hidden).split(self.into.sizes, dim=1)
+        mixed, z, b, a = hidden.split(self.into.sizes, dim=1)
         mixed = ops.short_conv(mixed, self.weight[:, 0], None, tails, batch, silu=True)
         q, k, v = mixed.split(self.sizes, dim=1)
-        q, k = (unit(part.unflatten(1, (self.heads, self.d_k))) for part in (q, k))
+        q, k = (one.unflatten(1, (self.heads, self.d_k)) for one in (q, k))
         v = v.unflatten(1, (self.v_heads, self.d_v))
-        log_decay = -self.log_a.exp() * F.softplus(a.float() + self.dt_bias)
-        beta = b.sigmoid().float()
-        read = ops.gated_delta_rule(
-            q * self.d_k**-0.5, k, v.contiguous(), log_decay, beta, matrices, batch
-        )
-        normed = self._adapter.ops.rms_norm(read, self.norm, self._adapter.eps)
-        gate = F.silu(z.unflatten(1, (self.v_heads, self.d_v)).float())
-        return self.output((normed * gate).to(hidden.dtype).flatten(1))
-
-
-def unit(x: Tensor) -> Tensor:
-    """Vectors [..., d] of length 1, in float32."""
-    wide = x.float()
-    return wide * torch.rsqrt((wide * wide).sum(-1, keepdim=True) + NORM_EPS)
+        q, k, log_decay, beta = ops.delta_inputs(q, k, a, b, self.log_a, self.dt_bias)
+        read = ops.gated_delta_rule(q, k, v, log_decay, beta, matrices, batch)
+        return ops.gated_norm(read, z, self.norm, self._adapter.eps)
 
 
 @register("Qwen3_5ForCausalLM")
@@ -120,8 +106,8 @@ class Qwen35Adapter(HybridAdapter):
 
     @classmethod
     def handles(cls, config: Any) -> bool:
-        known = all(kind in KINDS for kind in config.layer_types)
-        return known and config.hidden_act in ("silu", "swish")
+        is_known = {*config.layer_types} == KINDS and config.linear_conv_kernel_dim > 1
+        return is_known and config.hidden_act in ("silu", "swish")
 
     def mixer(self, kind: str) -> Mixer:
         if kind == "linear_attention":

@@ -67,6 +67,6 @@ def unsupported(architecture: str, reason: str) -> ModelError:
     """The error for an architecture that cannot be served."""
     return ModelError(
         f"the architecture {architecture} is not supported: {reason}. What works: Llama, Mistral, "
-        "Qwen2, Qwen3, GPT-2, LFM2, and the decoder-only models of transformers that attend through its "
-        "AttentionInterface (Gemma, Phi, OPT, GPT-NeoX, OLMo and others)."
+        "Qwen2, Qwen3, GPT-2, LFM2, Qwen3.5, Granite 4, and the decoder-only models of transformers "
+        "that attend through its AttentionInterface (Gemma, Phi, OPT, GPT-NeoX, OLMo and others)."
     )

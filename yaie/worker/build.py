@@ -78,9 +78,9 @@ class Sizes:
             return ""
         count = self.num_seats + 1 + self.num_checkpoints
         return (
-            f"{self.bytes_per_slot / 2**20:.2f} MiB a request, whatever its length: for "
+            f"{self.bytes_per_slot / 2**10:,.1f} KiB a request, whatever its length: for "
             f"{self.num_seats // 2} at once, and {self.num_checkpoints} behind cached prefixes "
-            f"({count * self.bytes_per_slot / 2**30:.2f} GiB)"
+            f"({count * self.bytes_per_slot / 2**20:,.1f} MiB)"
         )
 
 
@@ -212,11 +212,10 @@ def _bare_worker(
         from yaie.backends.states import make_state_ops
         from yaie.worker.states import StatefulWorker
 
-        part = backend.parts["state_cache"]
         kind = partial(
             StatefulWorker,
-            state_ops=make_state_ops(backend.name, part),
-            make_pool=part.StatePool,
+            state_ops=make_state_ops(backend.name, backend.parts),
+            make_pool=backend.parts["state_cache"].StatePool,
             num_checkpoints=sizes.num_checkpoints,
         )
     worker = kind(

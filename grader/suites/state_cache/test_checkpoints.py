@@ -42,7 +42,7 @@ PLACE = (
 )
 THERE = "One state behind a block is enough: the slot of the other is free again."
 OVER = (
-    "A request that has ended, or was preempted, files no block of that time. Pending.is_over says so; "
+    "A request that has ended, or was preempted, files no block of that time. `Life.is_over` says so; "
     "what belongs to it is free again."
 )
 GONE = "A state is found by its block. Without the block it is lost, and its slot is free."

@@ -53,7 +53,8 @@ def starts_of(lens: list[int]) -> Tensor:
 def run(part: ModuleType, x: Tensor, weight: Tensor, bias: Any, tails: Tensor, lens: list[int],
         silu: bool = False) -> tuple[Any, Any]:  # fmt: skip
     note(f"short_conv(x {list(x.shape)}, width {weight.shape[1]}, lengths {lens}, silu={silu})")
-    return expect_pair(part.short_conv(x, weight, bias, tails, starts_of(lens), silu), "short_conv")
+    got = part.short_conv(x, weight, bias, tails.clone(), starts_of(lens), silu)
+    return expect_pair(got, "short_conv")
 
 
 def case(lens: list[int], width: int = 3, channels: int = 4, seed: int = 0, behind: int = 0) -> Any:
@@ -73,20 +74,41 @@ def check(got: tuple[Any, Any], given: Any, lens: list[int], silu: bool, why: st
     rows = sum(lens)
     right, after = conv(x[:rows], weight, bias, tails, lens, silu)
 
-    def with_other(weight: Tensor = weight, tails: Tensor = tails) -> Tensor:
-        return conv(x[:rows], weight, bias, tails, lens, silu)[0]
+    def other(**changed: Any) -> Tensor:
+        made = {
+            "weight": weight,
+            "bias": bias,
+            "tails": tails,
+            "silu": silu,
+            "lens": lens,
+            **changed,
+        }
+        return conv(x[:rows], **made)[0]
 
+    plain = other(bias=None, silu=False)
     kinds = {
-        f"The factors are taken the other way round. {NEWEST}": lambda: with_other(weight.flip(1)),
-        f"The tails are read the other way round. {NEWEST}": lambda: with_other(
-            tails=tails.flip(2)
+        f"The factors are taken the other way round. {NEWEST}": lambda: other(
+            weight=weight.flip(1)
         ),
-        f"The tails were not read. {OWN}": lambda: with_other(tails=torch.zeros_like(tails)),
+        f"The tails are read the other way round. {NEWEST}": lambda: other(tails=tails.flip(2)),
+        f"The tails were not read. {OWN}": lambda: other(tails=torch.zeros_like(tails)),
+        f"The inputs before a sequence are its neighbour's. {OWN}": lambda: other(
+            tails=tails[:1], lens=[rows]
+        ),
     }
+    if silu:
+        kinds["SiLU was left out."] = lambda: other(silu=False)
+    else:
+        kinds["SiLU was computed, and was not asked for."] = lambda: other(silu=True)
+    if bias is not None:
+        kinds[f"The bias was left out. {SILU}"] = lambda: other(bias=None)
+        kinds[f"The bias was added behind SiLU. {SILU}"] = lambda: plain * plain.sigmoid() + bias
     expect_values(got[0][:rows], right, "out", tolerance=tolerance, why=why, kinds=kinds)
+    begun = conv(x[:rows], weight, bias, torch.zeros_like(tails), lens, silu)[1]
     ends = {
         f"These are the tails as they were given. {CUT}": lambda: tails.double(),
         f"The tails are the other way round. {NEWEST}": lambda: after.flip(2),
+        f"What was in the tails before is gone. {SHORT}": lambda: begun,
     }
     expect_values(got[1], after, "the tails behind it", tolerance=tolerance, why=why, kinds=ends)
 
@@ -95,9 +117,8 @@ def check(got: tuple[Any, Any], given: Any, lens: list[int], silu: bool, why: st
 def test_a_sequence_by_hand(part: ModuleType) -> None:
     """Factors 1, 10, 100 and the inputs 5, 6 | 1, 2, 3: out is 165, 216 and 321, the tail is 2, 3."""
     x, weight = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[1.0, 10.0, 100.0]])
-    out, tails = run(part, x, weight, None, torch.tensor([[[5.0, 6.0]]]), [3])
-    expect_values(out, torch.tensor([[165.0], [216.0], [321.0]]), "out", why=NEWEST)
-    expect_values(tails, torch.tensor([[[2.0, 3.0]]]), "the tail behind it", why=NEWEST)
+    given = x, weight, None, torch.tensor([[[5.0, 6.0]]])
+    check(run(part, *given, [3]), given, [3], False, NEWEST, 1e-6)
 
 
 @task("22.1")
@@ -150,21 +171,11 @@ def test_a_sequence_may_be_cut_anywhere(part: ModuleType) -> None:
 def test_silu_follows_the_bias(part: ModuleType) -> None:
     """silu(sum + bias), and without either what is left."""
     given, lens = case([4, 2]), [4, 2]
-    x, weight, bias, tails = given
-    total = conv(x, weight, None, tails, lens, False)[0]
+    x, weight, _, tails = given
     for silu in (False, True):
-        out, _ = run(part, *given, lens, silu)
-        right = conv(*given, lens, silu)[0]
-        kinds = {
-            f"The bias was added behind SiLU. {SILU}": lambda: total * total.sigmoid() + bias,
-            f"The bias was left out. {SILU}": lambda silu=silu: conv(
-                x, weight, None, tails, lens, silu
-            )[0],
-            "SiLU was left out.": lambda: total + bias,
-        }
-        expect_values(out, right, f"out with silu={silu}", why=SILU, kinds=kinds)
-    out, _ = run(part, x, weight, None, tails, lens, True)
-    expect_values(out, total * total.sigmoid(), "out without a bias", why=SILU)
+        check(run(part, *given, lens, silu), given, lens, silu, SILU)
+        bare = x, weight, None, tails
+        check(run(part, *bare, lens, silu), bare, lens, silu, SILU)
 
 
 @task("22.1")
@@ -187,14 +198,13 @@ def test_what_is_given_stays(part: ModuleType) -> None:
     lens = [3, 0, 1]
     given = case(lens)
     before = [one.clone() for one in given]
-    first = run(part, *given, lens)
-    held = [one.clone() for one in first]
+    first = expect_pair(part.short_conv(*given, starts_of(lens)), "short_conv")
     for name, one, old in zip(("x", "weight", "bias", "tails"), given, before, strict=True):
         expect_values(one, old, f"{name} after the call", why=LEFT)
+    held = [one.clone() for one in first]
     run(part, *case(lens, seed=50), lens)
     for name, one, old in zip(("out", "the tails"), first, held, strict=True):
         expect_values(one, old, f"{name} of the first call, after a second", why=LEFT)
-    expect_values(given[3], before[3], "tails", why=LEFT)
 
 
 @task("22.1")

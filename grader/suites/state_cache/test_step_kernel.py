@@ -63,7 +63,8 @@ def run(
     part: ModuleType, tokens: Mapping[str, Tensor], pool: Tensor, lens: list[int],
     slots: list[int], fresh: list[bool], most: int = 8, **how: Any,
 ) -> tuple[Tensor, Seen]:  # fmt: skip
-    """out, whose rows hold UNTOUCHED where nothing was written. tokens: [T, ...]; bounds are too high."""
+    """out, in whose rows UNTOUCHED is left where nothing is written. tokens: [T, ...]. Bounds are too
+    high."""
     note(f"delta_decode(lengths {lens}, slots {slots}, is_fresh {fresh}, most {most})")
     v = tokens["v"]
     out = torch.full(v.shape, UNTOUCHED, dtype=v.dtype)
@@ -77,9 +78,8 @@ def run(
 
 def case(lens: list[int], num_slots: int = 5, seed: int = 0, **shape: int) -> Any:
     """Tokens [T, ...] of float32 and a pool."""
-    tokens = {
-        name: one[0].float() for name, one in delta_tokens(1, sum(lens), seed=seed, **shape).items()
-    }
+    made = delta_tokens(1, sum(lens), seed=seed, **shape)
+    tokens = {name: one[0].float() for name, one in made.items()}
     (_, v_heads, d_v), d_k = tokens["v"].shape, tokens["k"].shape[2]
     return tokens, drawn(num_slots, v_heads, d_k, d_v, seed=seed + 7, dtype=F32)
 

@@ -21,10 +21,9 @@ BETAS = (0.0, 0.3, 1.0, 2.0)
 
 
 class Shape(NamedTuple):
-    """lens: of the sequences. is_fresh: of each.
-    padding: sequences of no request. behind: rows of no sequence; if
-    there are any, the host knows bounds of lengths alone. heads, group: groups of heads.
-    d, d_state: sizes of a head, and of what it is multiplied with."""
+    """lens: of the sequences. is_fresh: of each. padding: sequences of no request. behind: rows of no
+    sequence; if there are any, the host knows bounds of lengths alone. heads: of keys, or groups. group:
+    heads of each. d, d_state: sides of a head's state."""
 
     lens: list[int]
     is_fresh: list[bool]
@@ -58,7 +57,7 @@ def shapes(draw: Any, lengths: tuple[int, ...] = LENGTHS, most: int = 4) -> Shap
 
 @dataclass(frozen=True)
 class Case:
-    """A call: of the rule's tensors those with a row a token, the others, and where the pool comes."""
+    """A call of a rule. tokens: its tensors with a row a token, by name. others: those without."""
 
     rule: str
     tokens: dict[str, Tensor]
@@ -125,8 +124,9 @@ def make_case(
     slots += [NOBODY] * shape.padding
     is_fresh = [*shape.is_fresh, *[True] * shape.padding]
 
-    def cut(*sizes: int) -> Tensor:
-        return randn(rows, sizes[0] + 1, *sizes[1:]).to(dtype).to(device)[:, 1:]
+    def cut(*sizes: int, is_unit: bool = False) -> Tensor:
+        wide = randn(rows, sizes[0] + 1, *sizes[1:])
+        return (F.normalize(wide, dim=-1) if is_unit else wide).to(dtype).to(device)[:, 1:]
 
     def chosen(values: tuple[float, ...], heads: int) -> Tensor:
         index = torch.randint(len(values), (rows, heads + 1), generator=generator)
@@ -143,7 +143,7 @@ def make_case(
     elif rule == "gated_delta_rule":
         tokens = {
             "q": cut(heads, d_state),
-            "k": F.normalize(cut(heads, d_state), dim=-1),
+            "k": cut(heads, d_state, is_unit=True),
             "v": cut(all_heads, d),
             "log_decay": -chosen(DECAYS, all_heads),
             "beta": chosen(BETAS, all_heads),

@@ -4,18 +4,29 @@ from itertools import pairwise
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from solutions import state_cache
 from tests.backends.states.cases import NOBODY, Case, Shape, make_case, shapes
+from yaie.backends.cpu import build
 from yaie.backends.states import make_state_ops
 from yaie.core.contracts.states import StateBatch
+from yaie.parts import load_parts
 
 RULES = ("short_conv", "gated_delta_rule", "selective_scan")
-BACKENDS = ("torch",)
+BACKENDS = (
+    "torch",
+    "triton",
+    pytest.param("cpu", marks=pytest.mark.skipif(bool(build.missing()), reason=build.missing())),
+)
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2**-7}
+
+GPU = "cuda" if torch.cuda.is_available() else "cpu"
+DEVICES = {"torch": GPU, "triton": GPU, "cpu": "cpu"}
+
+PARTS = load_parts("none", labs=["state_cache"])
 
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 every_rule = pytest.mark.parametrize("rule", RULES)
@@ -31,7 +42,7 @@ def close(got: Tensor, expected: Tensor, dtype: torch.dtype = torch.float32) -> 
 def check(backend: str, case: Case) -> None:
     """Values, states, and that nothing else was touched."""
     pool = case.pool.clone()
-    out = case.run(make_state_ops(backend, state_cache), pool)
+    out = case.run(make_state_ops(backend, PARTS), pool)
     expected, states = case.expected()
     dtype = next(iter(case.tokens.values())).dtype
     assert out.dtype == dtype
@@ -53,7 +64,7 @@ def check(backend: str, case: Case) -> None:
 def test_any_batch_gives_what_its_tokens_give_one_by_one(
     backend: str, rule: str, shape: Shape, silu: bool
 ) -> None:
-    check(backend, make_case(rule, shape, silu=silu))
+    check(backend, make_case(rule, shape, device=DEVICES[backend], silu=silu))
 
 
 @every_backend
@@ -63,7 +74,7 @@ def test_any_batch_gives_what_its_tokens_give_one_by_one(
 def test_in_bfloat16_only_inputs_and_outputs_are_rounded(
     backend: str, rule: str, shape: Shape
 ) -> None:
-    check(backend, make_case(rule, shape, torch.bfloat16))
+    check(backend, make_case(rule, shape, torch.bfloat16, DEVICES[backend]))
 
 
 @every_backend
@@ -73,9 +84,9 @@ def test_in_bfloat16_only_inputs_and_outputs_are_rounded(
 def test_a_sequence_may_be_cut_anywhere(
     backend: str, rule: str, data: st.DataObject, shape: Shape
 ) -> None:
-    case = make_case(rule, shape._replace(padding=0, behind=0))
+    case = make_case(rule, shape._replace(padding=0, behind=0), device=DEVICES[backend])
     cuts = [data.draw(st.integers(0, length)) for length in shape.lens]
-    ops, expected = make_state_ops(backend, state_cache), case.expected()
+    ops, expected = make_state_ops(backend, PARTS), case.expected()
     pool = case.pool.clone()
     for first, last in (([0] * len(cuts), cuts), (cuts, shape.lens)):
         some, rows = case.part(first, last)
@@ -85,38 +96,56 @@ def test_a_sequence_may_be_cut_anywhere(
 
 
 @every_backend
-def test_equal_keys_without_decay_do_not_add_up_rounding_errors(backend: str) -> None:
-    """As a prompt that repeats one token has them. In a chunk the inverse of the system has entries of
-    about one, its powers of more than 10^17."""
+@every_rule
+def test_the_numbers_of_a_token_may_lie_apart(backend: str, rule: str) -> None:
+    shape = Shape([3, 70, 1], [False, True, False], 0, 0, 2, 2, 16, 24, 1)
+    case = make_case(rule, shape, device=DEVICES[backend])
+    for tensors in (case.tokens, case.others):
+        for name, one in tensors.items():
+            if isinstance(one, Tensor):
+                tensors[name] = torch.stack([one, torch.full_like(one, torch.nan)], dim=-1)[..., 0]
+    check(backend, case)
+
+
+def one_sequence(backend: str, log_decay: Tensor, beta: Tensor, keys: Tensor) -> Case:
+    """Of [T, v_heads] gates and [T, 16] keys. It goes on from a state that is there."""
+    (length, v_heads), device = beta.shape, DEVICES[backend]
     g = torch.Generator().manual_seed(0)
-    key = torch.nn.functional.normalize(torch.randn(1, 1, 16, generator=g), dim=-1)
     tokens = {
-        "q": torch.randn(200, 1, 16, generator=g),
-        "k": key.expand(200, 1, 16),
-        "v": torch.randn(200, 2, 8, generator=g),
-        "log_decay": torch.zeros(200, 2),
-        "beta": torch.tensor([1.0, 2.0]).expand(200, 2),
+        "q": torch.randn(length, 1, 16, generator=g),
+        "k": F.normalize(keys, dim=-1)[:, None],
+        "v": torch.randn(length, v_heads, 8, generator=g),
+        "log_decay": log_decay,
+        "beta": beta,
     }
+    tokens = {name: one.to(device) for name, one in tokens.items()}
+    starts = torch.tensor([0, length], dtype=torch.int32, device=device)
     batch = StateBatch(
-        [200], torch.tensor([0, 200]).int(), torch.tensor([1]), torch.tensor([False])
+        [length], starts, torch.tensor([1], device=device), torch.tensor([False], device=device)
     )
-    pool = torch.randn(3, 2, 16, 8, generator=g)
-    check(backend, Case("gated_delta_rule", tokens, {}, pool, batch, 200))
+    pool = torch.randn(3, v_heads, 16, 8, generator=g).to(device)
+    return Case("gated_delta_rule", tokens, {}, pool, batch, length)
+
+
+@every_backend
+@pytest.mark.parametrize(
+    ("beta", "dtype"), [(1, torch.float32), (1, torch.bfloat16), (2, torch.float32)]
+)
+def test_equal_keys_without_decay_do_not_add_up_rounding_errors(
+    backend: str, beta: float, dtype: torch.dtype
+) -> None:
+    """As a prompt that repeats one token has them. In a chunk the inverse of the system has entries of
+    about one, powers of the system of more than 10^17."""
+    keys = torch.randn(16, generator=torch.Generator().manual_seed(1)).expand(200, 16)
+    case = one_sequence(backend, torch.zeros(200, 2), torch.full((200, 2), float(beta)), keys)
+    for name in ("q", "k", "v"):
+        case.tokens[name] = case.tokens[name].to(dtype)
+    check(backend, case)
 
 
 @every_backend
 def test_a_weak_decay_behind_strong_ones_keeps_its_digits(backend: str) -> None:
-    g = torch.Generator().manual_seed(1)
+    keys = torch.randn(64, 16, generator=torch.Generator().manual_seed(1))
     log_decay = torch.full((64, 1), -1e4)
-    log_decay[60:] = -1e-3
-    tokens = {
-        "q": torch.randn(64, 1, 16, generator=g),
-        "k": torch.nn.functional.normalize(torch.randn(64, 1, 16, generator=g), dim=-1),
-        "v": torch.randn(64, 1, 16, generator=g),
-        "log_decay": log_decay,
-        "beta": torch.ones(64, 1),
-    }
-    batch = StateBatch([64], torch.tensor([0, 64]).int(), torch.tensor([0]), torch.tensor([True]))
-    pool = torch.full((2, 1, 16, 16), torch.nan)
-    case = Case("gated_delta_rule", tokens, {}, pool, batch, 64)
-    check(backend, case)
+    log_decay[40:] = -1e-3
+    check(backend, one_sequence(backend, log_decay, torch.ones(64, 1), keys))

@@ -1,5 +1,7 @@
 """A model whose layers keep a state answers as transformers' does, however its work is scheduled."""
 
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -9,13 +11,14 @@ from hypothesis import strategies as st
 
 from tests.engine.constrained import ask, schema
 from tests.engine.constrained import run as run_all
-from tests.engine.exact import MAX_TOKENS, Case, assert_empty, case_of, outputs, run
+from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, assert_empty, case_of, outputs, run
 from tests.engine.oracle import last_logits
 from tests.marks import nightly_but
-from tests.models.tiny import STATEFUL, tiny_model
+from tests.models.tiny import AMPLIFIED, STATEFUL, tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.batch import SamplingBatch, StepPlan
 from yaie.core.request import FailureKind, Request
+from yaie.worker.states import StatefulWorker
 
 ALONE = 16
 GREEDY = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True)
@@ -34,7 +37,9 @@ of_one = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return case_of(tiny_model(request.param, tmp_path_factory.mktemp("models") / request.param))
+    family = request.param
+    folder = tiny_model(family, tmp_path_factory.mktemp("models") / family)
+    return case_of(folder, *((AMPLIFIED[family], 16) if family in AMPLIFIED else ()))
 
 
 @of_one
@@ -51,7 +56,7 @@ def test_in_chunks_and_with_cached_prefixes(case: Case) -> None:
     assert outputs(run(engine, case.prompts)) == case.expected
     again = run(engine, case.prompts)
     assert outputs(again) == case.expected
-    assert {request.num_cached_tokens for request in again} == {0, 64, 80, 96}
+    assert {request.num_cached_tokens for request in again} == {0, 64, 96}
     assert_empty(engine)
 
 
@@ -92,9 +97,7 @@ def test_preempted(case: Case, overlap: str) -> None:
 
 
 @of_each_kind
-def test_logits_are_within_1e_4_of_transformers(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logits_are_those_of_transformers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the step that ends each prompt, with chunks and decodes of others in the same batch."""
     engine = case.engine(token_budget=64)
     seen: dict[str, torch.Tensor] = {}
@@ -112,7 +115,8 @@ def test_logits_are_within_1e_4_of_transformers(
     monkeypatch.setattr(sampler, "sample", recording)
     requests = run(engine, case.prompts[:24])
     for request, wanted in zip(requests, last_logits(case.folder, case.prompts[:24]), strict=True):
-        assert (seen[request.request_id] - wanted).abs().max() < 1e-4
+        most = AMPLIFIED.get(case.folder.name, ROUNDING)
+        assert (seen[request.request_id] - wanted).abs().max() < most
 
 
 @of_one
@@ -147,6 +151,20 @@ def test_seats_of_requests_that_ended_in_mid_flight_serve_others(case: Case) -> 
     for request, (_, tokens) in zip(requests, pairs, strict=True):
         assert request.output_token_ids == tokens[: tokens.index(tokens[3]) + 1]
     engine.close()
+
+
+@of_one
+def test_what_a_seat_held_before_a_hit_is_not_read(case: Case) -> None:
+    """Not even where it is NaN, as from a request that went wrong."""
+    engine = case.engine()
+    run(engine, case.prompts)
+    worker = engine.machine_parts.worker
+    assert isinstance(worker, StatefulWorker)
+    for one in chain(*worker.states.layers):
+        one[: worker.batch.nobody] = float("nan")
+    again = run(engine, case.prompts)
+    assert outputs(again) == case.expected
+    assert max(request.num_cached_tokens for request in again) == 96
 
 
 @of_one
@@ -186,6 +204,21 @@ def test_a_step_without_memory_ends_its_requests_and_no_others(case: Case) -> No
     assert outputs(run(engine, case.prompts[:3])) == case.expected[:3]
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", ["lfm2", "qwen3_5", "granite4-h"], indirect=True, scope="module")
+@pytest.mark.parametrize("graphs", ["padded", "off"])
+def test_kernels_in_padded_steps_give_the_same_tokens(case: Case, graphs: str) -> None:
+    """In the interpreter, which takes a second a token."""
+    engine = case.engine(
+        backend="triton", graphs=graphs, num_blocks=40, max_num_seqs=4, token_budget=16
+    )
+    chosen = [at for at, prompt in enumerate(case.prompts) if len(prompt) in (2, 17)][:4]
+    params = replace(GREEDY, max_tokens=5)
+    requests = [engine.add_request(case.prompts[at], params)[0] for at in chosen]
+    finish(engine)
+    assert outputs(requests) == [case.expected[at][:5] for at in chosen]
+
+
 def finish(engine: LLMEngine) -> None:
     while engine.has_work:
         engine.step()
@@ -194,32 +227,46 @@ def finish(engine: LLMEngine) -> None:
 
 @of_one
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_any_interleaving_gives_the_tokens_of_a_lone_run(case: Case, data: st.DataObject) -> None:
-    """Requests come, go and come back; blocks, budget and checkpoints are few."""
+    """Requests come, go and come back; blocks and budget are few."""
+    interleave(case, data)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", ["lfm2", "qwen3_5", "granite4-h"], indirect=True, scope="module")
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_many_interleavings_do(case: Case, data: st.DataObject) -> None:
+    interleave(case, data)
+
+
+def interleave(case: Case, data: st.DataObject) -> None:
+    """Draw an engine and a script for it, and hold every answer against the known one."""
+    size = data.draw(st.sampled_from([4, 8, 16]))
     engine = case.engine(
-        num_blocks=data.draw(st.integers(12, 40)),
-        token_budget=data.draw(st.integers(8, 80)),
-        block_size=data.draw(st.sampled_from([4, 8, 16])),
+        block_size=size,
+        num_blocks=data.draw(st.integers(128 // size, 320 // size)),  # the longest takes 117 tokens
+        token_budget=data.draw(st.integers(8, 120)),
         max_num_seqs=data.draw(st.integers(1, 6)),
         overlap=data.draw(st.sampled_from(["on", "off"])),
         watermark=0.0,
     )
     sent: list[tuple[int, Request]] = []
-    for _ in range(data.draw(st.integers(5, 25))):
-        index = data.draw(st.integers(0, 11))
-        what = data.draw(st.sampled_from(["ask", "ask", "step", "abort", "several"]))
-        if what == "ask":
-            sent.append((index, engine.add_request(case.prompts[index], GREEDY)[0]))
-        elif what == "several":
-            params = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True, n=2)
-            sent += [(index, one) for one in engine.add_request(case.prompts[index], params)]
-        elif what == "abort" and sent:
+    for _ in range(data.draw(st.integers(4, 16))):
+        index = data.draw(st.sampled_from([0, 3, 7, 10, 11, 12, 25, 38, 39]))
+        what = data.draw(st.sampled_from(["one", "one", "several", "abort", "nothing"]))
+        if what == "abort" and sent:
             engine.abort(sent.pop(index % len(sent))[1].request_id)
-        for _ in range(data.draw(st.integers(0, 6))):
+        elif what in ("one", "several"):
+            params = replace(GREEDY, n=1 if what == "one" else 2)
+            sent += [(index, one) for one in engine.add_request(case.prompts[index], params)]
+        for _ in range(data.draw(st.integers(0, 10))):
             engine.step()
             engine.check()
     finish(engine)
     for index, request in sent:
-        assert request.failure is not None or request.output_token_ids == case.expected[index]
+        assert request.failure is None
+        assert request.output_token_ids == case.expected[index]
+    assert_empty(engine)
     engine.close()

@@ -39,6 +39,19 @@ def test_a_setting_is_refused(folder: Path, settings: dict[str, Any], reason: st
     assert caught.value.param in ({*settings} | {"tensor_parallel"})
 
 
+def test_as_a_draft_model_it_is_refused(folder: Path, tmp_path: Path) -> None:
+    target = tiny_model("llama", tmp_path / "llama")
+    with pytest.raises(ConfigError, match="out of which no rejected draft can be taken") as caught:
+        LLMEngine(
+            model=str(target),
+            device="cpu",
+            num_blocks=16,
+            speculate="draft",
+            draft_model=str(folder),
+        )
+    assert caught.value.param == "draft_model"
+
+
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 def test_a_handover_is_refused(folder: Path, kind: Any) -> None:
     role = Role(kind, TcpAddress("127.0.0.1", 1), least_tokens=64)
@@ -47,8 +60,16 @@ def test_a_handover_is_refused(folder: Path, kind: Any) -> None:
         DisaggregatedEngine(config, role)
 
 
-def test_packed_weights_are_refused(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_half", [False, True], ids=["whole", "half of one for images"])
+def test_packed_weights_are_refused(folder: Path, tmp_path: Path, is_half: bool) -> None:
     packed = Path(shutil.copytree(folder, tmp_path / "packed"))
+    if is_half:
+        from transformers import Lfm2Config, Lfm2VlConfig
+
+        Lfm2VlConfig(
+            text_config=Lfm2Config.from_pretrained(folder).to_dict(),
+            architectures=["Lfm2VlForConditionalGeneration"],
+        ).save_pretrained(packed)
     config = json.loads((packed / "config.json").read_text())
     config["quantization_config"] = {
         "quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True, "desc_act": False
@@ -61,8 +82,8 @@ def test_packed_weights_are_refused(folder: Path, tmp_path: Path) -> None:
 def test_what_is_kept_is_told_at_start(folder: Path) -> None:
     engine = LLMEngine(model=str(folder), device="cpu", num_blocks=16, max_num_seqs=4)
     assert engine.info.states == (  # 3 convolutions of 64 channels, 2 tokens each
-        "0.00 MiB a request, whatever its length: for 4 at once, and 16 behind cached prefixes "
-        "(0.00 GiB)"
+        "1.5 KiB a request, whatever its length: for 4 at once, and 16 behind cached prefixes "
+        "(0.0 MiB)"
     )
     dense = LLMEngine(num_blocks=16, mine="none", device="cpu")
     assert dense.info.states == ""

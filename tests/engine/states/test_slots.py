@@ -1,7 +1,5 @@
 """Which states are kept behind which blocks, which go first, and how chunks are cut for them."""
 
-import random
-
 import pytest
 
 from solutions.paged_cache import BlockManager, KVCacheManager
@@ -11,7 +9,8 @@ from solutions.state_cache import Checkpoints, cut_share
 from yaie.core.batch import StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestStatus
-from yaie.engine.states.stage import DECODED, WORTH, CheckpointStage, Moves
+from yaie.engine.states.awaited import WORTH, AwaitedCheckpoints
+from yaie.engine.states.stage import DECODED, CheckpointStage, Moves
 from yaie.engine.states.tree import CheckpointedTree
 
 SIZE = 4
@@ -28,7 +27,7 @@ class Rig:
     """A scheduler on the reference cache, whose plans pass the stage. The worker draws token 7."""
 
     def __init__(self, count: int = 8, budget: int = 1000, num_blocks: int = 200) -> None:
-        self.checkpoints = Checkpoints(FIRST, count)
+        self.checkpoints = AwaitedCheckpoints(Checkpoints(FIRST, count), count)
         tree = RadixTree(SIZE)
         self.tree = CheckpointedTree(tree, self.checkpoints)
         self.stage = CheckpointStage(tree, self.checkpoints, cut_share)
@@ -37,6 +36,7 @@ class Rig:
             cache, POLICIES["fcfs"](cache), max_num_seqs=8, token_budget=budget
         )
         self.moves: list[Moves] = []
+        self.num_asked = 0
 
     def step(self) -> StepPlan:
         plan = self.scheduler.schedule()
@@ -47,10 +47,11 @@ class Rig:
         self.scheduler.check()
         return plan
 
-    def ask(self, tokens: list[int], steps: int = 1, name: str = "") -> Request:
+    def ask(self, tokens: list[int], steps: int = 1) -> Request:
         """Queue a request, and step so often."""
-        name = name or f"r{random.random()}"
-        request = Request(name, tokens, SamplingParams(), max_tokens=200)
+        self.num_asked += 1
+        name, rank = f"r{self.num_asked}", self.num_asked
+        request = Request(name, tokens, SamplingParams(), max_tokens=200, arrival=rank)
         self.scheduler.add(request)
         for _ in range(steps):
             self.step()
@@ -143,6 +144,30 @@ def test_where_texts_part_a_state_is_kept_for_the_third() -> None:
     rig, shared = Rig(), list(range(32))
     found = [rig.ask([*shared, *[at] * 33], steps=3).num_cached_tokens for at in (50, 60, 70)]
     assert found == [0, 0, 32]
+
+
+def test_who_would_need_a_state_waits_while_another_gets_there() -> None:
+    """All of a crowd but the first two are spared what they share."""
+    rig, shared = Rig(), list(range(32))
+    rig.ask([*shared, *[50] * 33], steps=3)
+    crowd = [rig.ask([*shared, *[at] * 33], steps=0) for at in (60, 70, 80)]
+    rig.step()
+    assert [one.status for one in crowd] == ["running", "waiting", "waiting"]
+    rig.step()
+    assert [one.num_cached_tokens for one in crowd] == [0, 32, 32]
+    assert all(one.status == "running" for one in crowd)
+
+
+@pytest.mark.parametrize("ends", ["aborted", "without slots"])
+def test_nobody_waits_for_a_state_that_will_not_come(ends: str) -> None:
+    rig, shared = Rig(count=0 if ends == "without slots" else 8), list(range(32))
+    rig.ask([*shared, *[50] * 33], steps=3)
+    first, second = (rig.ask([*shared, *[at] * 33], steps=0) for at in (60, 70))
+    if ends == "aborted":
+        rig.step()
+        rig.end(first, FinishReason.ABORT)
+    rig.step()
+    assert second.status == "running"
 
 
 def test_chunks_that_the_budget_cuts_end_with_a_block() -> None:

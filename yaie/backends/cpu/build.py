@@ -1,4 +1,5 @@
-"""From `source/` to a library for this processor, by the compiler that the CUDA labs use on a CPU.
+"""From `source/` to a library for this processor, by the compiler that the CUDA labs use on a CPU. So
+is what layers with a state run on (`yaie.backends.states`), which is a library of its own.
 
 It is kept beside theirs, under a name that says what it was made from: the sources, the compiler, and
 the instructions that this processor has.
@@ -37,9 +38,15 @@ def missing() -> str:
     return ""
 
 
-def build(extra: Sequence[str] = (), source: Path = SOURCE) -> Path:
+def build(
+    extra: Sequence[str] = (),
+    source: Path = SOURCE,
+    headers: Path | None = None,
+    what: str = "attention",
+) -> Path:
     """The library, compiled unless the cache has it. extra: more flags, as for a sanitizer. source: the
-    folder of its files, where those of another commit are measured.
+    folder of its files, where they are not those of this room. headers: a folder whose headers they
+    include. what: it computes, in a word.
 
     Raises KernelError: no compiler, or the first line of what it complains about.
     """
@@ -49,8 +56,10 @@ def build(extra: Sequence[str] = (), source: Path = SOURCE) -> Path:
     assert compiler is not None
     files = sorted(source.iterdir())
     flags = (*FLAGS, _native(), *extra)
+    included = sorted(headers.glob("*.h")) if headers else []
     key = hashlib.sha256()
-    for part in (_version(compiler), _processor(), *flags, *(file.read_text() for file in files)):
+    texts = (file.read_text() for file in (*files, *included))
+    for part in (_version(compiler), _processor(), *flags, *texts):
         key.update(part.encode() + b"\0")
     path = _folder() / f"cpu-{key.hexdigest()[:16]}.so"
     if os.path.exists(path):  # where `Path.exists` raises, it does not
@@ -58,12 +67,11 @@ def build(extra: Sequence[str] = (), source: Path = SOURCE) -> Path:
     # Written beside its place and then moved there: another process never sees half a library.
     with draft_in(path.parent) as draft:
         if sys.stderr.isatty():
-            print(
-                "Compiling attention for this processor, once: a few seconds ...", file=sys.stderr
-            )
+            print(f"Compiling {what} for this processor, once: a few seconds ...", file=sys.stderr)
         target = draft / path.name
         units = [str(file) for file in files if file.suffix == ".cpp"]
-        _run([compiler, *flags, *units, "-o", str(target)])
+        folders = [f"-I{headers}"] if headers else []
+        _run([compiler, *flags, *folders, *units, "-o", str(target)], what)
         target.replace(path)
     return path
 
@@ -95,7 +103,7 @@ def _processor() -> str:
     return " ".join(sorted(processor_flags())) or platform.processor() or platform.machine()
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], what: str) -> None:
     environment = {**os.environ, "LC_ALL": "C"}  # its messages are read
     try:
         ran = subprocess.run(
@@ -110,6 +118,6 @@ def _run(command: list[str]) -> None:
         refuse_full_disk(ran.stderr)
         errors = [line for line in ran.stderr.splitlines() if "error" in line]
         raise KernelError(
-            f"{Path(command[0]).name} does not compile attention for this processor: "
+            f"{Path(command[0]).name} does not compile {what} for this processor: "
             f"{(errors or ran.stderr.splitlines() or ['it gave no reason'])[0]}"
         )

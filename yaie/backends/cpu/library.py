@@ -13,14 +13,14 @@ EVERYTHING = 2**40
 """A window that hides nothing."""
 
 
-def _fields(*groups: tuple[type, str]) -> list[tuple[str, type]]:
+def fields(*groups: tuple[type, str]) -> list[tuple[str, type]]:
     return [(name, kind) for kind, names in groups for name in names.split()]
 
 
 class Attend(ctypes.Structure):
     """One layer's attention, as `attention.cpp` declares it."""
 
-    _fields_ = _fields(
+    _fields_ = fields(
         (c_void_p, "q keys values out sinks"),
         (c_int64, "q_token q_head block slot head window"),
         (c_float, "scale cap"),
@@ -31,7 +31,7 @@ class Attend(ctypes.Structure):
 class RotateAndStore(ctypes.Structure):
     """One layer's new keys and values, as `layer.cpp` declares it."""
 
-    _fields_ = _fields(
+    _fields_ = fields(
         (c_void_p, "q keys values k v slots positions cos sin"),
         (c_int64, "q_token q_head k_token k_head v_token v_head block slot head"),
         (c_int32, "tokens heads kv_heads d half block_size is_bfloat16 threads"),
@@ -41,21 +41,32 @@ class RotateAndStore(ctypes.Structure):
 class PackedWeight(ctypes.Structure):
     """A weight in few bits, as `products.cpp` declares it."""
 
-    _fields_ = _fields(
+    _fields_ = fields(
         (c_void_p, "codes scales zeros"), (c_int64, "inputs outputs group"), (c_int32, "bits")
     )
+
+
+def loaded(path: Path) -> ctypes.CDLL:
+    """Raises KernelError if it cannot be."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:  # a cache from which nothing may be executed, say
+        raise KernelError(
+            f"{error}. Delete it, or set YAIE_CACHE to a folder that programs may run from"
+        ) from None
+
+
+def openmp_team() -> c_void_p | None:
+    """What runs work on the threads of PyTorch's OpenMP, which is loaded for all to see."""
+    team = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    return None if team is None else ctypes.cast(team, c_void_p)
 
 
 class Library:
     """The functions of a built library; see the sources for what they do."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError as error:  # a cache from which nothing may be executed, say
-            raise KernelError(
-                f"{error}. Delete it, or set YAIE_CACHE to a folder that programs may run from"
-            ) from None
+        library = loaded(path)
 
         def function(
             name: str, result: type | None, *arguments: type
@@ -93,10 +104,9 @@ class Library:
         self.use_openmp()
 
     def use_openmp(self) -> None:
-        """Run on PyTorch's threads, if its OpenMP is there: it is loaded for all to see."""
-        team = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
-        if team is not None:
-            self._set_team(ctypes.cast(team, c_void_p))
+        """Run on PyTorch's threads, if its OpenMP is there."""
+        if (team := openmp_team()) is not None:
+            self._set_team(team)
 
     def use_own_threads(self) -> None:
         """Run on threads that the library starts."""

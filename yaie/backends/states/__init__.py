@@ -2,23 +2,34 @@
 alone never imports.
 
 `StateOps` (`yaie.core.contracts.states`) says what is computed. `naive.py` does it token by token;
-`torch.py` in chunks, with `varlen.py` for sequences of any lengths; `triton.py` launches the kernels of
-`kernels`. Lab 22's part computes the short convolution and the delta rule in PyTorch, and the delta
-rule's decode step in Triton.
+`torch.py` in chunks, with `varlen.py` for sequences of any lengths; `cpu.py` calls the C++ of `source`,
+through `library.py`; `triton.py` launches the kernels of `kernels`. `around.py` is what stands around
+the rules in a layer. Lab 22's part computes the short convolution and the delta rule in PyTorch, and
+the delta rule's decode step in Triton.
 """
 
-from typing import Any
-
 from yaie.core.contracts.states import StateOps
+from yaie.parts import Parts
+
+LAB = "state_cache"
 
 
-def make_state_ops(backend: str, part: Any) -> StateOps:
-    """What computes layers with a state for the backend of this name: "triton", or else PyTorch.
-    part: of lab 22, which it computes with."""
-    if backend == "triton":
+def make_state_ops(backend: str, parts: Parts) -> StateOps:
+    """What computes layers with a state for the backend of this name: Triton, C++, or else PyTorch.
+    A learner's part goes before C++.
+
+    Raises KernelError where C++ does not compile.
+    """
+    part = parts[LAB]
+    if backend in ("triton", "flashinfer"):
         from yaie.backends.states.triton import TritonStateOps
 
-        return TritonStateOps(part.decode_kernel())
+        return TritonStateOps(part)
+    if backend == "cpu" and not parts.is_yours(LAB):
+        from yaie.backends.states.cpu import CpuStateOps
+        from yaie.backends.states.library import library
+
+        return CpuStateOps(part, library())
     from yaie.backends.states.torch import TorchStateOps
 
     return TorchStateOps(part)

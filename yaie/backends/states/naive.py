@@ -4,10 +4,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from yaie.backends.states.around import PlainAround
 from yaie.core.contracts.states import StateBatch
 
 
-class NaiveStateOps:
+class NaiveStateOps(PlainAround):
     """See `StateOps`. Computes in float32, or in float64 where the inputs are of it."""
 
     def short_conv(

@@ -1,5 +1,4 @@
-"""`TorchStateOps`: in PyTorch, in chunks, by the part of lab 22. The definition that C++ and Triton are
-held to."""
+"""`TorchStateOps`: in PyTorch, in chunks, by the part of lab 22."""
 
 from functools import partial
 from typing import Any
@@ -7,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from yaie.backends.states.around import PlainAround
 from yaie.backends.states.varlen import Rule
 from yaie.core.contracts.states import Decays, StateBatch
 
 
-class TorchStateOps:
+class TorchStateOps(PlainAround):
     """See `StateOps`. Computes in float32, or in float64 where the inputs are of it. A step in which
     every sequence has one token runs without a look at the device."""
 

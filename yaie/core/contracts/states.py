@@ -99,6 +99,36 @@ class StateOps(Protocol):
         """
         ...
 
+    def delta_inputs(
+        self,
+        q: "Tensor",
+        k: "Tensor",
+        a: "Tensor",
+        b: "Tensor",
+        log_a: "Tensor",
+        dt_bias: "Tensor",
+        eps: float = 1e-6,
+    ) -> "tuple[Tensor, Tensor, Tensor, Tensor]":
+        """What `gated_delta_rule` takes, of what a Gated DeltaNet layer has: q, k, log_decay, beta.
+
+        q, k: [T, heads, d_k]; they get lengths of d_k ** -0.5 and 1, but for eps, which is added to the
+        sum of squares. log_decay = -exp(log_a) softplus(a + dt_bias), and beta = sigmoid(b). a, b:
+        [T, v_heads]. log_a, dt_bias: [v_heads] float32.
+        """
+        ...
+
+    def gated_norm(
+        self,
+        x: "Tensor",
+        gate: "Tensor",
+        weight: "Tensor",
+        eps: float,
+        gate_first: bool = False,
+    ) -> "Tensor":
+        """RMSNorm of each row of x [T, rows, d], times SiLU of the gate [T, rows * d], which comes
+        before the norm if it is `gate_first`. weight: [d], or [rows, d]. Returns [T, rows * d]."""
+        ...
+
 
 class StateTensor(NamedTuple):
     """One of the tensors that a layer keeps of a sequence. dtype: as the layer wants it, whatever the

@@ -20,14 +20,13 @@ from weakref import WeakKeyDictionary
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.contracts import RadixTree
-from yaie.core.contracts.states import Checkpoints, CutShare
+from yaie.core.contracts.states import CutShare
 from yaie.core.request import Request
 from yaie.core.step import Arrays
 from yaie.engine.asks.arrays import ints
 from yaie.engine.asks.base import Ask
+from yaie.engine.states.awaited import WORTH, AwaitedCheckpoints
 
-WORTH = 4
-"""Blocks that a checkpoint must spare a request, beyond the one before it."""
 DECODED = 16
 """Blocks that decodes fill from one checkpoint to the next."""
 NONE = -1
@@ -70,7 +69,9 @@ class Course:
 class CheckpointStage:
     """A PlanStage. cut_share: of lab 22, as the checkpoints are."""
 
-    def __init__(self, tree: RadixTree, checkpoints: Checkpoints, cut_share: CutShare) -> None:
+    def __init__(
+        self, tree: RadixTree, checkpoints: AwaitedCheckpoints, cut_share: CutShare
+    ) -> None:
         self._tree = tree
         self._size = tree.block_size
         self._checkpoints = checkpoints
@@ -79,10 +80,10 @@ class CheckpointStage:
 
     def extend(self, plan: StepPlan) -> None:
         """See PlanStage. Shares may shrink."""
-        self._checkpoints.sweep()
         moves = Moves()
         for item in plan.scheduled:  # all of them, before a slot is given away
             self._begin(item, moves)
+        self._checkpoints.sweep()
         for item in plan.scheduled:
             self._keep(item, moves)
         if moves.resumed or moves.kept:
@@ -103,8 +104,10 @@ class CheckpointStage:
     def _wanted(self, item: ScheduledRequest, depth: int) -> list[int]:
         tokens = item.request.token_ids
         last = (len(tokens) - 1) // self._size
-        parted = len(self._tree.peek(tokens, last))
-        wanted = [depth]
+        found = self._tree.peek(tokens, last)
+        parted, wanted = len(found), [depth]
+        if found:
+            self._checkpoints.claim(found[-1], item.request)
         for place in (parted, last):
             if place - wanted[-1] >= WORTH:
                 wanted.append(place)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from yaie.core.contracts import RadixTree
-from yaie.core.contracts.states import Checkpoints
 from yaie.core.errors import InvariantError
+from yaie.engine.states.awaited import WORTH, AwaitedCheckpoints
 
 
 class CheckpointedTree:
@@ -15,7 +15,7 @@ class CheckpointedTree:
     A checkpoint is there as long as its block.
     """
 
-    def __init__(self, tree: RadixTree, checkpoints: Checkpoints) -> None:
+    def __init__(self, tree: RadixTree, checkpoints: AwaitedCheckpoints) -> None:
         self.block_size = tree.block_size
         self._tree = tree
         self._checkpoints = checkpoints
@@ -29,13 +29,20 @@ class CheckpointedTree:
         return self._tree.num_evictable
 
     def peek(self, token_ids: list[int], max_blocks: int) -> list[int]:
-        """Whose keys and values are there, with a state behind them or not: what another request is
-        about to compute, and where texts have parted, shows in them."""
-        return self._tree.peek(token_ids, max_blocks)
+        """Whose keys and values are there, with a state behind them or not. Where another request is to
+        keep one behind some of them, only those that may be reused: the others are worth waiting for."""
+        blocks = self._tree.peek(token_ids, max_blocks)
+        if self._checkpoints.is_awaited(blocks):
+            return blocks[: self._checkpoints.depth(blocks)]
+        return blocks
 
     def match_prefix(self, token_ids: list[int], max_blocks: int) -> tuple[list[int], Any]:
-        """See the contract. Goes back to the last block with a state."""
-        depth = self._checkpoints.depth(self._tree.peek(token_ids, max_blocks))
+        """See the contract. Goes back to the last block with a state. If that is far, a state is to be
+        kept at the end of what is there (`CheckpointStage`)."""
+        found = self._tree.peek(token_ids, max_blocks)
+        depth = self._checkpoints.depth(found)
+        if len(found) - depth >= WORTH:
+            self._checkpoints.expect(found[-1])
         blocks, node = self._tree.match_prefix(token_ids, depth)
         if blocks:
             self._checkpoints.use(blocks[-1])

@@ -10,9 +10,7 @@ namespace {
 
 constexpr int64_t WORTH_A_THREAD = 1 << 14;  // numbers
 
-int threads_for(int64_t numbers, int threads) {
-    return int(std::min<int64_t>(threads, numbers / WORTH_A_THREAD + 1));
-}
+int threads_for(int64_t numbers, int threads) { return at_most(threads, numbers / WORTH_A_THREAD + 1); }
 
 template <typename T>
 Floats rounded(Floats x) {
@@ -24,12 +22,6 @@ Floats rounded(Floats x) {
 template <>
 Floats rounded<float>(Floats x) {
     return x;
-}
-
-template <typename T>
-void store_some(T* to, Floats x, int64_t count) {
-    if (count >= LANES) return store(to, x);
-    for (int64_t i = 0; i < count; i++) store_one(to + i, x[i]);
 }
 
 template <typename T>

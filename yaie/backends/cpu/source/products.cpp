@@ -22,9 +22,7 @@ inline Floats load_half(const uint16_t* from) {
     return (Floats)widened(half) * 0x1p112f;
 }
 
-int threads_for(int64_t work, int threads) {
-    return int(std::max<int64_t>(1, std::min<int64_t>(threads, work / WORTH_A_THREAD)));
-}
+int threads_for(int64_t work, int threads) { return at_most(threads, work / WORTH_A_THREAD); }
 
 // x in float32, as it is or widened, and what is summed of it.
 struct Rows {

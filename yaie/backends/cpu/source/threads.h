@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -65,6 +66,11 @@ inline void on_helpers(void (*work)(void*), void* argument, unsigned threads) {
 inline Team& team() {
     static Team given = nullptr;
     return given;
+}
+
+// How many to start of which `wanted` have enough to do.
+inline int at_most(int threads, int64_t wanted) {
+    return int(std::max<int64_t>(1, std::min<int64_t>(threads, wanted)));
 }
 
 // Calls one(i) for every i below count, on up to `threads` threads that each take the next one.

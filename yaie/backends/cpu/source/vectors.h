@@ -108,6 +108,13 @@ inline Floats load_some(const T* from, int count) {
     return load(some);
 }
 
+// To the first `count` of a vector, which may be more than it has.
+template <typename T>
+inline void store_some(T* to, Floats x, int64_t count) {
+    if (count >= LANES) return store(to, x);
+    for (int64_t i = 0; i < count; i++) store_one(to + i, x[i]);
+}
+
 // Lane i of a where i / W is even, of b where it is odd; SWAPPED: lane i + W of a and lane i - W of b.
 template <int W, bool SWAPPED, int... I>
 inline Floats pick(Floats a, Floats b, std::integer_sequence<int, I...>) {

@@ -58,11 +58,11 @@ def what_is_left(log_decay, TOKENS: tl.constexpr):
 
 @triton.jit
 def plus_product(total, a, b, dtype: tl.constexpr):
-    """total + a @ b. dtype: of the model's numbers. If that is float32, so are a and b. Otherwise tensor
-    cores multiply numbers of 16 bits, and an operand in float32 counts as the sum of two of those, which
-    have twice as many digits."""
+    """total + a @ b. dtype: of the model's numbers. Tensor cores multiply numbers of 16 bits, and an
+    operand in float32 counts there as the sum of two, which have twice as many digits. If the model's
+    numbers are float32, they count as sums of two of TF32."""
     if dtype == tl.float32:
-        return tl.dot(a, b, total, input_precision="ieee")
+        return tl.dot(a, b, total, input_precision="tf32x3")
     a_high, b_high = a.to(dtype), b.to(dtype)
     if a.dtype == tl.float32:
         total = tl.dot((a - a_high.to(tl.float32)).to(dtype), b_high, total)
