@@ -55,7 +55,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
         "More than one engine",
     ),
     "quantization.md": ("Eight bits with a point: FP8", "Four bits with a point"),
-    "references.md": ("Several devices",),
+    "references.md": ("Hybrid models", "Several devices"),
     "speculative.md": ("What a step yields", "A block at once"),
     "whole-game.md": ("Break it",),
 }
