@@ -103,6 +103,9 @@ def test_logits_are_those_of_transformers(family: str, most: int, checkpoint: Ch
         ("lfm2", {"conv_L_cache": 4}, "conv_L_cache gives 4, and the weights have 3"),
         ("lfm2", {"num_attention_heads": 8, "head_dim": 16}, "num_attention_heads times head_dim"),
         ("qwen3_5", {"hidden_size": 32}, "hidden_size gives 32"),
+        ("qwen3_5", {"linear_num_value_heads": 8}, "linear_num_value_heads gives 8"),
+        ("qwen3_5", {"num_attention_heads": 8}, "head_dim times 2 gives 512"),
+        ("granite4-h", {"mamba_d_state": 32}, "the mamba_ sizes gives"),
         (
             "granite4-h",
             {"shared_intermediate_size": 64},

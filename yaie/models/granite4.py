@@ -1,5 +1,6 @@
 """Granite 4 (IBM 2025), dense hybrids: Mamba-2 in most layers, attention in the others."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.contracts.states import StateTensor, StepStates
 from yaie.models.adapter import register
 from yaie.models.hybrid import (
-    AttentionNames,
     HybridAdapter,
     HybridAttention,
     LayerNames,
@@ -18,6 +18,7 @@ from yaie.models.hybrid import (
 )
 from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
+from yaie.models.stated import Stated
 
 MAMBA, ATTENTION = {"mamba", "linear_attention"}, {"attention", "full_attention"}
 
@@ -119,7 +120,7 @@ class Granite4Adapter(HybridAdapter):
         device: torch.device,
         max_length: int,
     ) -> None:
-        self.tables = None
+        self.tables: tuple[Tensor, Tensor] | None = None
         if config.position_embedding_type == "rope":
             self.tables = rope_tables(config, max_length, device)
         super().__init__(config, ops, dtype, device, max_length)
@@ -142,11 +143,22 @@ class Granite4Adapter(HybridAdapter):
     def inner_features(cls, config: Any) -> int:
         return int(config.shared_intermediate_size)
 
+    @classmethod
+    def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:
+        heads, wide = config.mamba_n_heads, config.mamba_n_groups * config.mamba_d_state
+        parts = 2 * heads * config.mamba_d_head + 2 * wide + heads
+        layer = f"{layer}.mamba"
+        return [
+            Stated("mamba_d_conv", config.mamba_d_conv, f"{layer}.conv1d.weight", 2),
+            Stated("mamba_n_heads", heads, f"{layer}.A_log", 0),
+            Stated("the mamba_ sizes", parts, f"{layer}.in_proj.weight", 0),
+        ]
+
     def mixer(self, kind: str) -> Mixer:
         if kind in MAMBA:
             return Mamba2(self)
         scale = self.config.attention_multiplier
-        return HybridAttention(self, AttentionNames(), self.tables, scale=scale)
+        return HybridAttention(self, self.tables, scale)
 
     def embedded(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         return super().embedded(token_ids, positions) * self.config.embedding_multiplier

@@ -1,7 +1,7 @@
 """What hybrid families share: each layer mixes tokens by attention or by a state, as its kind says."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -49,6 +49,15 @@ class LayerNames(NamedTuple):
     final: str
 
 
+class AttentionNames(NamedTuple):
+    """What a checkpoint calls the products and norms of a layer's attention. norms: of queries and keys;
+    none if it has none."""
+
+    output: str = "self_attn.o_proj"
+    norms: tuple[str, ...] = ()
+    qkv: tuple[str, str, str] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+
+
 @dataclass(slots=True)
 class Layer:
     """norm, mlp_norm: [hidden], before the mixer and before the feed-forward layer."""
@@ -70,8 +79,8 @@ class Layer:
 class HybridAdapter(ModelAdapter):
     """RMSNorm before a mixer and before SwiGLU, over and over.
 
-    Subclasses say where they differ: `names`, `adds_one`, `mixer`, and numbers that products are
-    multiplied by. They make each mixer's index by `attends` or `keeps`.
+    Subclasses say where they differ: names, `adds_one`, `is_gated`, `mixer`, and numbers that products
+    are multiplied by. They make each mixer's index by `attends` or `keeps`.
 
     residual_scale: of what a mixer or a feed-forward layer adds.
     """
@@ -80,6 +89,9 @@ class HybridAdapter(ModelAdapter):
     checkpoint_prefix = "model."
     tied_tensors = ("embed_tokens.weight", "lm_head.weight")
     names: ClassVar[LayerNames]
+    attention_names: ClassVar[AttentionNames] = AttentionNames()
+    is_gated: ClassVar[bool] = False
+    """Whether each head's query comes with a gate for what the head attends to."""
     inner_field: ClassVar[str] = "intermediate_size"
     """What config.json calls `inner_features`."""
     adds_one: ClassVar[bool] = False
@@ -124,7 +136,25 @@ class HybridAdapter(ModelAdapter):
             Stated("vocab_size", config.vocab_size, "embed_tokens.weight", 0),
             Stated("hidden_size", config.hidden_size, "embed_tokens.weight", 1),
             Stated(field, inner, f"layers.0.{gate_up[0]}.weight", 0),
+            *cls._stated_heads(config),
+            *cls.stated_states(config, f"layers.{_first(config, attends=False)}"),
         ]
+
+    @classmethod
+    def _stated_heads(cls, config: Any) -> Iterator[Stated]:
+        layer, (query, key, _) = f"layers.{_first(config, attends=True)}", cls.attention_names.qkv
+        for name, heads, times in (
+            (query, "num_attention_heads", 1 + cls.is_gated),
+            (key, "num_key_value_heads", 1),
+        ):
+            size = getattr(config, heads) * head_dim(config) * times
+            field = f"{heads} times head_dim{' times 2' if times == 2 else ''}"
+            yield Stated(field, size, f"{layer}.{name}.weight", 0)
+
+    @classmethod
+    @abstractmethod
+    def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:
+        """As `stated`, of what decides how large a state is. layer: one that keeps one, by name."""
 
     def attends(self, kv_heads: int) -> int:
         """The index of one more layer that attends."""
@@ -222,54 +252,39 @@ class HybridAdapter(ModelAdapter):
         return self.head.in_float32(hidden)
 
 
-class AttentionNames(NamedTuple):
-    """What a checkpoint calls the products and norms of a layer's attention. norms: of queries and keys;
-    none if it has none."""
-
-    output: str = "self_attn.o_proj"
-    norms: tuple[str, ...] = ()
-    qkv: tuple[str, str, str] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-
-
 class HybridAttention:
     """Grouped-query attention of an adapter's layer.
 
-    tables: cos and sin of the rotation; None for keys without positions. is_gated: whether each head's
-    query comes with a gate for what the head attends to.
+    tables: cos and sin of the rotation; None for keys without positions.
     """
 
     def __init__(
         self,
         adapter: HybridAdapter,
-        names: AttentionNames,
         tables: tuple[Tensor, Tensor] | None,
-        *,
         scale: float | None = None,
-        is_gated: bool = False,
     ) -> None:
         config, dim = adapter.config, adapter.head_dim
         self._adapter = adapter
-        self._names = names
         self._tables = tables
-        self._is_gated = is_gated
         self.index = adapter.attends(config.num_key_value_heads)
         self.spec = AttentionSpec(scale=dim**-0.5 if scale is None else scale)
         query, key = config.num_attention_heads * dim, config.num_key_value_heads * dim
         bias = bool(getattr(config, "attention_bias", False))
-        sizes = [2 * query if is_gated else query, key, key]
+        sizes = [2 * query if adapter.is_gated else query, key, key]
         self.into = adapter.linear(stacked(config.hidden_size, sizes, bias=bias))
         self.output = adapter.linear(whole(query, config.hidden_size, bias=bias))
         self.norms: HeadNorms | None = None
-        if names.norms:
+        if adapter.attention_names.norms:
             norm = adapter.ops.rms_norm
             self.norms = HeadNorms(norm, adapter.empty(dim), adapter.empty(dim), adapter.eps)
 
     def destinations(self) -> dict[str, Destination]:
         """See Mixer."""
-        places = self.into.destinations(*self._names.qkv)
-        places |= self.output.destinations(self._names.output)
+        names = self._adapter.attention_names
+        places = self.into.destinations(*names.qkv) | self.output.destinations(names.output)
         if self.norms is not None:
-            for name, weight in zip(self._names.norms, (self.norms.q, self.norms.k), strict=True):
+            for name, weight in zip(names.norms, (self.norms.q, self.norms.k), strict=True):
                 places[f"{name}.weight"] = self._adapter.norm_place(weight)
         return places
 
@@ -280,7 +295,7 @@ class HybridAttention:
         dim, parts = self._adapter.head_dim, hidden.split(self.into.sizes, dim=1)
         q, k, v = (part.unflatten(1, (-1, dim)) for part in parts)
         gate = None
-        if self._is_gated:
+        if self._adapter.is_gated:
             q, gate = (one.contiguous() for one in (q[:, ::2], q[:, 1::2]))
         rotation = None
         if self._tables is not None:
@@ -310,6 +325,12 @@ def head_dim(config: Any) -> int:
     return int(
         getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     )
+
+
+def _first(config: Any, *, attends: bool) -> int:
+    """The number of the first layer that attends, or that keeps a state."""
+    kinds = ("full_attention", "attention")
+    return [kind in kinds for kind in config.layer_types].index(attends)
 
 
 def _eps(config: Any) -> float:

@@ -15,7 +15,6 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
-    head_dim,
 )
 from yaie.models.layout import Destination, whole
 from yaie.models.rope import rope_tables
@@ -104,21 +103,10 @@ class Lfm2Adapter(HybridAdapter):
         return step * -(-int(config.block_ffn_dim_multiplier * width) // step)
 
     @classmethod
-    def stated(cls, config: Any) -> Sequence[Stated]:
-        places = list(super().stated(config))
-        kinds = list(config.layer_types)
-        if "full_attention" in kinds:
-            layer = f"layers.{kinds.index('full_attention')}.self_attn"
-            for name, heads in (("q", "num_attention_heads"), ("k", "num_key_value_heads")):
-                size = getattr(config, heads) * head_dim(config)
-                place = f"{layer}.{name}_proj.weight"
-                places.append(Stated(f"{heads} times head_dim", size, place, 0))
-        if "conv" in kinds:
-            name = f"layers.{kinds.index('conv')}.conv.conv.weight"
-            places.append(Stated("conv_L_cache", config.conv_L_cache, name, 2))
-        return places
+    def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:
+        return [Stated("conv_L_cache", config.conv_L_cache, f"{layer}.conv.conv.weight", 2)]
 
     def mixer(self, kind: str) -> Mixer:
         if kind == "conv":
             return GatedConv(self)
-        return HybridAttention(self, self.attention_names, self.tables)
+        return HybridAttention(self, self.tables)

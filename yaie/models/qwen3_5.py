@@ -1,6 +1,6 @@
 """Qwen3.5 (2026), dense: a gated delta rule in three of four layers, gated attention in the fourth."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from yaie.models.hybrid import (
 )
 from yaie.models.layout import Destination, Stored, stacked, whole
 from yaie.models.rope import rope_tables
+from yaie.models.stated import Stated
 
 KINDS = {"linear_attention", "full_attention"}
 PART = "linear_attn"
@@ -46,9 +47,9 @@ class GatedDeltaNet:
         self.weight = adapter.empty(mixed, 1, width)
         self.norm = adapter.empty(self.d_v)
         self.output = adapter.linear(whole(value, hidden))
-        wide = {"dtype": torch.float32, "device": adapter.device}
-        self.dt_bias = torch.empty(self.v_heads, **wide)
-        self.log_a = torch.empty(self.v_heads, **wide)
+        self.dt_bias, self.log_a = (
+            torch.empty(self.v_heads, dtype=torch.float32, device=adapter.device) for _ in range(2)
+        )
 
     def destinations(self) -> dict[str, Destination]:
         """See Mixer."""
@@ -82,7 +83,7 @@ class GatedDeltaNet:
 class Qwen35Adapter(HybridAdapter):
     """Norms multiply by 1 + weight. Attention turns a quarter of each head, and has a gate for it."""
 
-    adds_one = True
+    adds_one = is_gated = True
     names = LayerNames(
         norm="input_layernorm",
         mlp_norm="post_attention_layernorm",
@@ -109,10 +110,22 @@ class Qwen35Adapter(HybridAdapter):
         is_known = {*config.layer_types} == KINDS and config.linear_conv_kernel_dim > 1
         return is_known and config.hidden_act in ("silu", "swish")
 
+    @classmethod
+    def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:
+        key = config.linear_num_key_heads * config.linear_key_head_dim
+        value = config.linear_num_value_heads * config.linear_value_head_dim
+        width, heads = config.linear_conv_kernel_dim, config.linear_num_value_heads
+        layer = f"{layer}.{PART}"
+        return [
+            Stated("linear_conv_kernel_dim", width, f"{layer}.conv1d.weight", 2),
+            Stated("linear_num_value_heads", heads, f"{layer}.A_log", 0),
+            Stated("the linear_ heads", 2 * key + value, f"{layer}.in_proj_qkv.weight", 0),
+        ]
+
     def mixer(self, kind: str) -> Mixer:
         if kind == "linear_attention":
             return GatedDeltaNet(self)
-        return HybridAttention(self, self.attention_names, self.tables, is_gated=True)
+        return HybridAttention(self, self.tables)
 
     def load_weights(self, tensors: Iterable[tuple[str, Stored]]) -> None:
         """See ModelAdapter. A head for drafts may come with the model."""

@@ -9,15 +9,14 @@ from torch import Tensor
 from transformers.models.granitemoehybrid import modeling_granitemoehybrid as granite
 from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen
 
-from tests.backends.states.test_state_ops import DEVICES
+from tests.backends.states.test_state_ops import DEVICES, every_backend
 from yaie.backends.states import make_state_ops
 from yaie.parts import load_parts
 
 PARTS = load_parts("none", labs=["state_cache"])
 
 EPS = 1e-6
-DTYPES = (torch.float32, torch.bfloat16)
-backends = pytest.mark.parametrize("backend", ["torch", "triton"])
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Drawn:
@@ -39,13 +38,13 @@ def near(got: Tensor, expected: Tensor) -> None:
     """To one rounding of a result, which two orders of a sum may bring about. Triton's interpreter cuts
     float32 off to bfloat16, up to three times on the way."""
     assert got.dtype == expected.dtype
-    bits = 2**-19 if got.dtype == torch.float32 else 2**-7
-    if got.dtype == torch.bfloat16 and not got.is_cuda:
-        bits *= 3
+    bits = {torch.float32: 2**-19, torch.bfloat16: 2**-7, torch.float16: 2**-10}[got.dtype]
+    if got.dtype == torch.bfloat16:
+        bits *= 1 if got.is_cuda else 3
     torch.testing.assert_close(got, expected, rtol=bits, atol=bits * 2**-6)
 
 
-@backends
+@every_backend
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("heads", "group", "d"), [(1, 1, 16), (3, 2, 24), (16, 2, 128)])
 @pytest.mark.parametrize("tokens", [1, 5])
@@ -66,7 +65,7 @@ def test_inputs_of_the_delta_rule(
     assert got[3].dtype == torch.float32
 
 
-@backends
+@every_backend
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("rows", "d"), [(6, 24), (32, 128), (2, 3000)])
 @pytest.mark.parametrize("tokens", [1, 5])
@@ -82,7 +81,7 @@ def test_the_gated_norm_of_qwen(
     near(got, theirs(x, gate.unflatten(1, (rows, d))).flatten(1).detach())
 
 
-@backends
+@every_backend
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("rows", "d"), [(1, 256), (4, 24)])
 def test_the_gated_norm_of_granite(backend: str, dtype: torch.dtype, rows: int, d: int) -> None:

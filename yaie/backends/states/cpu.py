@@ -6,7 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yaie.backends.states.library import Batch, DeltaRule, SelectiveScan, ShortConv, StatesLibrary
+from yaie.backends.states.library import (
+    Batch,
+    DeltaInputs,
+    DeltaRule,
+    GatedNorm,
+    SelectiveScan,
+    ShortConv,
+    StatesLibrary,
+)
 from yaie.backends.states.torch import TorchStateOps
 from yaie.core.contracts.states import StateBatch
 
@@ -93,17 +101,62 @@ class CpuStateOps(TorchStateOps):
         self._library.selective_scan(call)
         return _cleared(out, batch)
 
+    def delta_inputs(
+        self,
+        q: Tensor,
+        k: Tensor,
+        a: Tensor,
+        b: Tensor,
+        log_a: Tensor,
+        dt_bias: Tensor,
+        eps: float = 1e-6,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if not _alike((q, k, a, b), log_a, dt_bias):
+            return super().delta_inputs(q, k, a, b, log_a, dt_bias, eps)
+        given = q, k, a, b, log_a, dt_bias = tuple(map(_side_by_side, (q, k, a, b, log_a, dt_bias)))
+        made = (
+            torch.empty(q.shape, dtype=q.dtype), torch.empty(k.shape, dtype=k.dtype),
+            *(torch.empty(one.shape, dtype=torch.float32) for one in (a, b)),
+        )  # fmt: skip
+        tokens, heads, d = q.shape
+        call = DeltaInputs(
+            *(one.data_ptr() for one in (*made, *given)), *q.stride()[:2], *k.stride()[:2],
+            a.stride(0), b.stride(0), d**-0.5, eps, tokens, heads, a.shape[1], d,
+            _is_bfloat16(q), torch.get_num_threads(),
+        )  # fmt: skip
+        self._library.delta_inputs(call)
+        return made
 
-def _takes(same: Iterable[Tensor], pool: Tensor, *single: Tensor) -> bool:
+    def gated_norm(
+        self, x: Tensor, gate: Tensor, weight: Tensor, eps: float, gate_first: bool = False
+    ) -> Tensor:
+        if not _alike((x, gate, weight)):
+            return super().gated_norm(x, gate, weight, eps, gate_first)
+        x, gate, weight = map(_side_by_side, (x, gate, weight))
+        out = torch.empty(x.shape, dtype=x.dtype)
+        call = GatedNorm(
+            *(one.data_ptr() for one in (out, x, gate, weight)), *x.stride()[:2],
+            gate.stride(0), weight.stride(0) if weight.dim() == 2 else 0, eps, *x.shape,
+            gate_first, _is_bfloat16(x), torch.get_num_threads(),
+        )  # fmt: skip
+        self._library.gated_norm(call)
+        return out.flatten(1)
+
+
+def _alike(same: Iterable[Tensor], *single: Tensor) -> bool:
     """same: of one dtype, which has to be one of the library's. single: those that are float32."""
     dtypes = {one.dtype for one in same}
     return (
         len(dtypes) == 1
         and dtypes.issubset(DTYPES)
         and all(one.dtype == torch.float32 for one in single)
-        and pool[0].is_contiguous()
-        and max(pool.shape[2:]) <= LARGEST_SIDE
     )
+
+
+def _takes(same: Iterable[Tensor], pool: Tensor, *single: Tensor) -> bool:
+    """The same, of a rule whose states lie in this pool."""
+    in_one_piece = pool[0].is_contiguous() and max(pool.shape[2:]) <= LARGEST_SIDE
+    return in_one_piece and _alike(same, *single)
 
 
 def _batch(batch: StateBatch) -> Batch:

@@ -3,7 +3,7 @@ of attention. Built when the first model with a state is loaded."""
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -56,19 +56,44 @@ class SelectiveScan(ctypes.Structure):
     )
 
 
+class DeltaInputs(ctypes.Structure):
+    """As `around.cpp` declares it."""
+
+    _fields_ = fields(
+        (c_void_p, "q_out k_out log_decay beta q k a b log_a dt_bias"),
+        (c_int64, "q_token q_head k_token k_head a_token b_token"),
+        (c_float, "length eps"),
+        (c_int32, "tokens heads v_heads d is_bfloat16 threads"),
+    )
+
+
+class GatedNorm(ctypes.Structure):
+    """As `around.cpp` declares it."""
+
+    _fields_ = fields(
+        (c_void_p, "out x gate weight"),
+        (c_int64, "x_token x_row gate_token weight_row"),
+        (c_float, "eps"),
+        (c_int32, "tokens rows d gate_first is_bfloat16 threads"),
+    )
+
+
 class StatesLibrary:
     """Of a built library; see the sources for what its functions do."""
 
     def __init__(self, path: Path) -> None:
         library = loaded(path)
-        for name, call in (
-            ("short_conv", ShortConv), ("delta_rule", DeltaRule), ("selective_scan", SelectiveScan),
-        ):  # fmt: skip
-            function = getattr(library, f"yaie_{name}")
-            function.restype, function.argtypes = None, (POINTER(call),)
-        self.short_conv = library.yaie_short_conv
-        self.delta_rule = library.yaie_delta_rule
-        self.selective_scan = library.yaie_selective_scan
+
+        def function(name: str, call: type) -> "ctypes._NamedFuncPointer":
+            found = getattr(library, name)
+            found.restype, found.argtypes = None, (POINTER(call),)
+            return found
+
+        self.short_conv = function("yaie_short_conv", ShortConv)
+        self.delta_rule = function("yaie_delta_rule", DeltaRule)
+        self.selective_scan = function("yaie_selective_scan", SelectiveScan)
+        self.delta_inputs = function("yaie_delta_inputs", DeltaInputs)
+        self.gated_norm = function("yaie_gated_norm", GatedNorm)
         if (team := openmp_team()) is not None:
             library.yaie_states_set_team.argtypes = (c_void_p,)
             library.yaie_states_set_team(team)

@@ -13,18 +13,6 @@ constexpr int64_t WORTH_A_THREAD = 1 << 14;  // numbers
 int threads_for(int64_t numbers, int threads) { return at_most(threads, numbers / WORTH_A_THREAD + 1); }
 
 template <typename T>
-Floats rounded(Floats x) {
-    T some[LANES];
-    store(some, x);
-    return load(some);
-}
-
-template <>
-Floats rounded<float>(Floats x) {
-    return x;
-}
-
-template <typename T>
 void norm_row(const T* x, T* residual, const T* weight, T* out, int64_t d, float eps) {
     Floats squares{};
     for (int64_t i = 0; i < d; i += LANES) {
@@ -48,9 +36,7 @@ void norm_row(const T* x, T* residual, const T* weight, T* out, int64_t d, float
 template <typename T>
 void silu_row(const T* gate, const T* up, T* out, int64_t d) {
     for (int64_t i = 0; i < d; i += LANES) {
-        const Floats x = load_some(gate + i, d - i);
-        const Floats power = -x > 88.0f ? all(88.0f) : -x;
-        const Floats silu = rounded<T>(x / (1.0f + exponential(power)));
+        const Floats silu = rounded<T>(silu_of(load_some(gate + i, d - i)));
         store_some(out + i, silu * load_some(up + i, d - i), d - i);
     }
 }

@@ -115,6 +115,19 @@ inline void store_some(T* to, Floats x, int64_t count) {
     for (int64_t i = 0; i < count; i++) store_one(to + i, x[i]);
 }
 
+// To a T and back.
+template <typename T>
+inline Floats rounded(Floats x) {
+    T some[LANES];
+    store(some, x);
+    return load(some);
+}
+
+template <>
+inline Floats rounded<float>(Floats x) {
+    return x;
+}
+
 // Lane i of a where i / W is even, of b where it is odd; SWAPPED: lane i + W of a and lane i - W of b.
 template <int W, bool SWAPPED, int... I>
 inline Floats pick(Floats a, Floats b, std::integer_sequence<int, I...>) {
@@ -187,6 +200,11 @@ inline Floats exponential(Floats x) {
     const Ints power = ((Ints)shifted - 0x4b400000 + 127) << 23;
     const Floats result = p * (Floats)power;
     return x < -87.0f ? Floats{} : result;
+}
+
+inline Floats silu_of(Floats x) {
+    const Floats power = -x > 88.0f ? all(88.0f) : -x;
+    return x / (1.0f + exponential(power));
 }
 
 inline Floats hyperbolic_tangent(Floats x) {

@@ -30,11 +30,6 @@ void put_every(T* to, int64_t stride, Floats x, int64_t count) {
     for (int64_t i = 0; i < count && i < LANES; i++) store_one(to + i * stride, x[i]);
 }
 
-inline Floats silu_of(Floats x) {
-    const Floats power = -x > 88.0f ? all(88.0f) : -x;
-    return x / (1.0f + exponential(power));
-}
-
 template <typename T, int WIDTH>
 void convolve_part(const ShortConv& call, int sequence, int64_t first) {
     constexpr int VECTORS = BLOCK / LANES, KEPT = WIDTH - 1;
