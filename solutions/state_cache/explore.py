@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lab 22: a matrix, a tail, and checkpoints
+# # Lab 22: a matrix and its copies
 #
 # Nothing here needs a model. Keys, values and texts are made up; what a matrix holds of them, how chunks
 # join, and where a prefix may go on is decided by your part.
