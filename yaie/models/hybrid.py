@@ -255,7 +255,7 @@ class HybridAdapter(ModelAdapter):
 class HybridAttention:
     """Grouped-query attention of an adapter's layer.
 
-    tables: cos and sin of the rotation; None for keys without positions.
+    tables: cos and sin of the rotation; None for heads that are neither turned nor normed.
     """
 
     def __init__(
@@ -301,8 +301,6 @@ class HybridAttention:
         if self._tables is not None:
             rope = self._adapter.ops.rope
             rotation = Rotation(rope, positions, *self._tables, self.norms)
-        elif self.norms is not None:
-            q, k = self.norms.apply(q, k)
         attended = attend(self.index, q, k, v, self.spec, rotation)
         if gate is not None:
             attended = attended * torch.sigmoid(gate)

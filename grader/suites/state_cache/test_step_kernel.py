@@ -76,7 +76,7 @@ def run(
     return out, seen
 
 
-def case(lens: list[int], num_slots: int = 5, seed: int = 0, **shape: int) -> Any:
+def case(lens: list[int], num_slots: int = 5, seed: int = 0, **shape: Any) -> Any:
     """Tokens [T, ...] of float32 and a pool."""
     made = delta_tokens(1, sum(lens), seed=seed, **shape)
     tokens = {name: one[0].float() for name, one in made.items()}
@@ -119,7 +119,8 @@ def check(
 def test_a_token_of_each_sequence(part: ModuleType) -> None:
     """Three sequences, in slots of any order: out, and their slots of the pool."""
     lens, slots, fresh = [1, 1, 1], [3, 0, 4], [False] * 3
-    check(part, *case(lens, group=1), lens, slots, fresh, f"{ORDER} {SLOT}")
+    tokens, pool = case(lens, group=1)
+    check(part, tokens, pool, lens, slots, fresh, f"{ORDER} {SLOT}")
 
 
 @task("22.6")
