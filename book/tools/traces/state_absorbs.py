@@ -40,9 +40,9 @@ TWO = [("sat", [3, 0, 0, 4]), ("and", [0, 4, -2, 0]), ("saw", [5, 0, 2, 2]), ("i
 def record(part: Part) -> Trace:
     """Two tracks; each has its tokens, and a step for each of them behind the first."""
     memory = Memory(part("state_cache"))
-    one = {"label": "one text", "tokens": _tokens(ALIKE + ONE)}
+    one: dict[str, Any] = {"label": "one text", "tokens": _tokens(ALIKE + ONE)}
     one["steps"] = memory.text(one["tokens"], 0)
-    two = {
+    two: dict[str, Any] = {
         "label": "a second text, with the same first six tokens",
         "shared": len(ALIKE),
         "tokens": _tokens(ALIKE + TWO),
