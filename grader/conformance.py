@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         ranks,
         states,
     )
-    from yaie.engine.background.request_stream import RequestStream
+    from yaie.engine.background.streams import RequestStream
     from yaie.engine.drafting.lookahead import AheadProposer
     from yaie.engine.drafting.models import ModelProposer
     from yaie.engine.drafting.ngrams import NgramProposer
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from yaie.engine.input.grammars.own_grammars import OwnFollower, OwnGrammar
     from yaie.engine.step.executor import SentStep, StepExecutor
     from yaie.server.service import Service
-    from yaie.worker.graphs import CudaDevice, HostDevice
+    from yaie.worker.graphs import CudaDevice
+    from yaie.worker.host_device import HostDevice
     from yaie.worker.padded import PaddedMachine
     from yaie.worker.parallel import links
     from yaie.worker.step_future import StepFuture
