@@ -39,47 +39,57 @@
     });
   }
 
+  /** The matrix: in each cell the number, and above it a square where there is room. */
   function matrixOf({ matrix }, x, y, size) {
+    const room = size - 15;
     return matrix.flatMap((row, at) => row.flatMap((value, column) => {
       const [left, top] = [x + column * size, y + at * size];
       return [svg('rect', { x: left, y: top, width: size, height: size, fill: 'none', stroke: 'var(--y-line)' }),
-        square(value, left, top, size, `cell-${at}-${column}`),
-        text(left + size / 2, top + size / 2 + 4, show(value), { anchor: 'middle' })];
+        room > 12 ? square(value, left + 7.5, top + 1, room, `cell-${at}-${column}`) : null,
+        text(left + size / 2, top + size - 4, show(value), { anchor: 'middle' })];
     }));
   }
 
-  /** The copies, small, from left to right. */
-  function copies({ kept, resumed }, track, x, y, size) {
+  /** The copies, small: one below the other, or side by side. */
+  function copies({ kept, resumed }, track, { x, y, size, down }) {
+    const step = down ? 4 * size + 30 : Math.max(4 * size + 14, 74); // px: a label has 58
     return kept.map(({ count, matrix }, nth) => {
-      const left = x + nth * (4 * size + 14), from = track.shared && count === resumed;
+      const [left, top] = down ? [x, y + nth * step] : [x + nth * step, y], from = track.shared && count === resumed;
       return svg('g', { 'data-key': `kept-${count}`, 'data-thing': `kept-${count}` },
-        matrix.flatMap((row, at) => row.map((value, column) => square(value, left + column * size, y + at * size, size, null))),
-        svg('rect', { x: left, y, width: 4 * size, height: 4 * size, fill: 'none', stroke: from ? 'var(--y-green)' : 'currentColor', 'stroke-width': from ? 3 : 1 }),
-        text(left + 2 * size, y + 4 * size + 14, `behind ${count}`, { anchor: 'middle' }));
+        matrix.flatMap((row, at) => row.map((value, column) => square(value, left + column * size, top + at * size, size, null))),
+        svg('rect', { x: left, y: top, width: 4 * size, height: 4 * size, fill: 'none', stroke: from ? 'var(--y-green)' : 'currentColor', 'stroke-width': from ? 3 : 1 }),
+        text(left + 2 * size, top + 4 * size + 15, `behind ${count}`, { anchor: 'middle' }));
     });
+  }
+
+  /** Where things lie. Wide: cache, copies, matrix. Narrow: the copies below the matrix. */
+  function layout(stage) {
+    const width = room(stage), narrow = isNarrow(stage);
+    const cell = narrow ? (width < 340 ? 11 : 14) : 19, words = narrow ? 34 : 48, list = words + 8 * cell + 8;
+    const side = narrow ? 12 : 24, small = narrow ? 9 : 17;
+    const size = Math.min(62, Math.floor((width - list - side - (narrow ? 14 : 130)) / 4));
+    const x = width - 4 * size - 2, y = TOP + side + 4;
+    const kept = narrow ? { x: x - side, y: y + 4 * size + 30, size: small }
+      : { x: (list + x - side) / 2 - 2 * small, y, size: small, down: true };
+    return { width, cell, words, side, size, x, y, kept, end: narrow ? kept.y + 4 * small + 20 : y + 4 * size + 4 };
   }
 
   yaie.stepped('state-absorbs', {
     draw(stage, state, track) {
-      const width = room(stage), narrow = isNarrow(stage);
-      const cell = narrow ? (width < 340 ? 11 : 14) : 19, words = narrow ? 34 : 48, list = words + 8 * cell + 8;
-      const size = Math.min(46, Math.floor((width - list - (narrow ? 30 : 70)) / 4)), side = narrow ? 12 : 24;
-      const x = Math.max(list + side + 10, width - 4 * size - (narrow ? 2 : 40)), y = TOP + side + 4;
-      const small = narrow ? Math.min(10, Math.floor((width - list - 40) / 9)) : 14;
-      const high = Math.max(TOP + track.tokens.length * ROW, y + 4 * size + 34 + 4 * small + 18);
-      const left = x - (narrow ? 0 : 10);
-      const token = state.found ? track.tokens[state.count - 1] : null;
-      stage.append(picture(width, high, state.say,
+      const { width, cell, words, side, size, x, y, kept, end } = layout(stage);
+      const token = state.found ? track.tokens[state.count - 1] : null, mark = side - 4;
+      stage.append(picture(width, Math.max(end, TOP + track.tokens.length * ROW), state.say,
         text(0, 12, 'KV cache', { bold: true }), text(words, 32, 'key'), text(words + 4 * cell + 6, 32, 'value'),
         cache(state, track, { cell, words }),
-        text(x - side - 4, 12, 'state', { bold: true }),
-        token ? along(token.k, 'k-now', (at) => ({ x: x - side, y: y + (at + 0.5) * size - (side - 4) / 2 }), side - 4) : null,
-        token ? along(state.written, 'u-now', (at) => ({ x: x + (at + 0.5) * size - (side - 4) / 2, y: y - side }), side - 4) : null,
+        text(x - side, 12, 'state', { bold: true }),
+        token ? along(token.k, 'k-now', (at) => ({ x: x - side, y: y + (at + 0.5) * size - mark / 2 }), mark) : null,
+        token ? along(state.written, 'u-now', (at) => ({ x: x + (at + 0.5) * size - mark / 2, y: y - side }), mark) : null,
         matrixOf(state, x, y, size),
-        text(left, y + 4 * size + 26, state.kept.length ? 'copies' : '', { bold: true }),
-        copies(state, track, left, y + 4 * size + 34, small)),
+        state.kept.length ? text(kept.x, kept.down ? 12 : kept.y - 8, state.kept.length > 1 ? 'copies' : 'copy', { bold: true }) : null,
+        copies(state, track, kept)),
       legend([{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }, 'a number'], [{ fill: 'none', stroke: 'var(--y-orange)', 'stroke-width': 2 }, 'below zero'],
-        [{ fill: 'var(--y-green-soft)' }, 'reused'], [{ fill: 'none', stroke: 'var(--y-red)', 'stroke-dasharray': '3 2' }, 'there, and computed again']));
+        [{ fill: 'var(--y-green-soft)' }, 'reused'], [{ fill: 'none', stroke: 'var(--y-red)', 'stroke-dasharray': '3 2' }, 'there, and computed again'],
+        [{ fill: 'none', stroke: 'var(--y-green)', 'stroke-width': 3 }, 'gone on from']));
     },
   });
 })();

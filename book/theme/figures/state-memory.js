@@ -32,7 +32,7 @@ const stateMemory = (() => {
   const LINES = [
     ['everywhere', { stroke: 'var(--y-grey)', 'stroke-dasharray': '6 4' }, 'attention in all layers'],
     ['state', { stroke: 'var(--y-orange)', 'stroke-dasharray': '2 3' }, 'the state alone'],
-    ['all', { stroke: 'var(--y-blue)', 'stroke-width': 3 }, 'this model, with copies'],
+    ['all', { stroke: 'var(--y-blue)', 'stroke-width': 3 }, 'this model'],
   ];
   const count = (value) => Math.round(value).toLocaleString('en');
   const power = (value) => count(2 ** value);
@@ -60,7 +60,7 @@ const stateMemory = (() => {
       const grid = Object.entries(NAMES).map(([exponent, name]) => [
         svg('line', { x1: left, x2: right, y1: y(10 ** exponent), y2: y(10 ** exponent), stroke: 'var(--y-line)', 'stroke-width': 0.4 }),
         text(left - 6, y(10 ** exponent) + 4, name, { anchor: 'end' })]);
-      const ticks = (narrow ? [5, 10, 15, 20] : [5, 8, 11, 14, 17, 20]).map((exponent) =>
+      const ticks = (narrow ? [5, 12, 20] : [5, 8, 11, 14, 17, 20]).map((exponent) =>
         text(x(exponent), bottom + 18, power(exponent), { anchor: exponent === LAST ? 'end' : exponent === LEAST ? 'start' : 'middle' }));
       const copies = spacing ? ` and ${show(now.copies, 'bytes')} of its copies` : '';
       const compared = less >= 1 ? `${less < 1.05 ? 'about as much' : `${Number(less.toPrecision(2))} times as much`}` : `less, ${show(now.everywhere, 'bytes')}`;
@@ -70,7 +70,8 @@ const stateMemory = (() => {
         LINES.map(([key, look]) => svg('path', { d: line(key), fill: 'none', 'stroke-width': 1.8, ...look, 'data-key': `line-${key}`, 'data-thing': key })),
         svg('line', { x1: x(values.context), x2: x(values.context), y1: top, y2: bottom, stroke: 'currentColor', 'stroke-width': 1, 'data-key': 'here' }),
         LINES.map(([key, look]) => svg('circle', { cx: x(values.context), cy: y(now[key]), r: 5, fill: look.stroke, 'data-key': `dot-${key}`, 'data-thing': key }))),
-      legend(...LINES.toReversed().map(([, look, words]) => [{ fill: 'none', 'stroke-width': 2.5, ...look, y: 7, height: 0.01, x: 0, width: 18 }, words])));
+      legend(...LINES.toReversed()
+        .map(([key, look, words]) => [{ fill: 'none', 'stroke-width': 2.5, ...look, y: 7, height: 0.01, x: 0, width: 18 }, key === 'all' && spacing ? `${words}, with copies` : words])));
       return said;
     },
   });
