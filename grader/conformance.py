@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from yaie.engine.input.grammars.own_grammars import OwnFollower, OwnGrammar
     from yaie.engine.step.executor import SentStep, StepExecutor
     from yaie.server.service import Service
-    from yaie.worker.graphs import CudaDevice, HostDevice
+    from yaie.worker.graphs import CudaDevice
+    from yaie.worker.host_device import HostDevice
     from yaie.worker.padded import PaddedMachine
     from yaie.worker.parallel import links
     from yaie.worker.step_future import StepFuture

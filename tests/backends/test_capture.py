@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from yaie.backends import Backend, choose_backend
-from yaie.backends.attention import attend_through
+from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import KVPool

@@ -20,7 +20,8 @@ from tests.backends.paged_batches import (
 )
 from tests.backends.plain_kernels import Store
 from yaie.backends import choose_backend, decide, flashinfer, triton
-from yaie.backends.attention import RotateAndStore, attend_through
+from yaie.backends.attend import attend_through
+from yaie.backends.attention import RotateAndStore
 from yaie.backends.flashinfer import FlashInferAttention, FlashInferBackend, pages_of
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig

@@ -10,7 +10,8 @@ from solutions.triton_ops import LayerKernels
 from tests.backends.plain_kernels import Flash, Paged
 from yaie.backends import choose_backend
 from yaie.backends import fused as fused_kernels
-from yaie.backends.attention import KernelAttention, RotateAndStore, attend_through
+from yaie.backends.attend import attend_through
+from yaie.backends.attention import KernelAttention, RotateAndStore
 from yaie.backends.fused import norm_rope_store
 from yaie.core.batch import AttentionBatch, AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig

@@ -10,7 +10,8 @@ from solutions.paged_cache import KVPool
 from solutions.radix_attention import RadixAttention
 from solutions.transformer_ops import TransformerOps
 from tests.backends.plain_kernels import Flash, Paged, Store
-from yaie.backends.attention import KernelAttention, RotateAndStore, attend_through
+from yaie.backends.attend import attend_through
+from yaie.backends.attention import KernelAttention, RotateAndStore
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 
 BLOCK, KV_HEADS, HEADS, DIM = 4, 2, 4, 8

@@ -13,7 +13,8 @@ from solutions import tensor_parallel
 from tests.models.plain_ops import PlainOps
 from yaie.core.config import EngineConfig
 from yaie.models import ModelAdapter, ModelLoader
-from yaie.models.shard import Passing, Shard
+from yaie.models.shard import Shard
+from yaie.models.whole import Passing
 
 SECONDS = 20.0
 Ways = dict[tuple[str, int, int], "Queue[Tensor]"]

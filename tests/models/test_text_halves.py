@@ -94,7 +94,7 @@ def names_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_tensors_of_the_tower_are_not_read_on_ranks(half: Half, names_read: list[str]) -> None:
-    from yaie.models.shard import Whole
+    from yaie.models.whole import Whole
 
     config = EngineConfig(model=str(half("qwen3-vl")), device="cpu")
     ModelLoader(config, progress=False).load_adapter(PlainOps(), shard=Whole())

@@ -1,6 +1,8 @@
 """Servers on a free port, in a thread: one on a tiny random model, and fresh ones on a fake engine."""
 
 import asyncio
+import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -98,6 +100,15 @@ def patiently(server: LiveServer, step: Any) -> Any:
         return step()
 
     return patient_step
+
+
+def posted(server: LiveServer, path: str, body: object) -> socket.socket:
+    """Send a request and leave its connection open: closing it is a client that leaves."""
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n"
+    connection = socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])))
+    connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + content)
+    return connection
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> None:

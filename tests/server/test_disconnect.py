@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server.conftest import LiveServer, within
+from tests.server.conftest import LiveServer, posted, within
 
 
 @pytest.fixture
@@ -28,11 +28,7 @@ def slow(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveServ
 def ask(live: LiveServer, **options: object) -> socket.socket:
     """Send a request for a long answer and leave the connection open."""
     body = {"prompt": "hello", "max_tokens": 900, "ignore_eos": True, **options}
-    content = json.dumps(body).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n"
-    connection = socket.create_connection(("127.0.0.1", int(live.url.rsplit(":", 1)[1])))
-    connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + content)
-    return connection
+    return posted(live, "/v1/completions", body)
 
 
 def is_running(live: LiveServer) -> bool:

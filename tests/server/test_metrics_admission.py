@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.models.tiny import tiny_model
-from tests.server.conftest import LiveServer, serving, within
+from tests.server.conftest import LiveServer, posted, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import connect, head, raw
 from tests.server.test_metrics import ask, fresh, samples, value
@@ -95,29 +94,22 @@ def test_requests_whose_grammar_is_compiled_are_deferred(
     fake: FakeEngine, fake_live: LiveServer, leaves: bool
 ) -> None:
     compiled = threading.Event()
-    fake.check_params = lambda params: compiled.wait(10)  # type: ignore[assignment,method-assign]
+    fake.check_params = lambda params: compiled.wait(60)  # type: ignore[assignment,method-assign]
     body = {
         "messages": [{"role": "user", "content": "hi"}],
         "n": 3,
         "response_format": {"type": "json_object"},
     }
 
-    def chat() -> None:
-        try:
-            httpx.post(
-                f"{fake_live.url}/v1/chat/completions", json=body, timeout=0.5 if leaves else 20
-            )
-        except httpx.TimeoutException:
-            assert leaves
-
-    asking = threading.Thread(target=chat)
-    asking.start()
+    asking = posted(fake_live, "/v1/chat/completions", body)
     within(20, lambda: waiting(fake_live) == {"capacity": 0, "deferred": 3})
-    if not leaves:
+    if leaves:
+        asking.close()
+    else:
         compiled.set()
-    asking.join(20)
     within(20, lambda: waiting(fake_live) == {"capacity": 0, "deferred": 0})
     compiled.set()
+    asking.close()
 
 
 # --- rejections ---

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from yaie.core.step import StepInput
-from yaie.models.shard import Passing
+from yaie.models.whole import Passing
 from yaie.worker.row_order import pick
 from yaie.worker.staged import Stage
 

@@ -1,4 +1,4 @@
-"""Attention of a flat batch by kernels, and what a model's `attend` is in a step."""
+"""Attention of a flat batch by kernels."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from yaie.backends.attention_plan import Chunks, Gathered, KernelPlan, Prompts, plan_calls
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
-from yaie.core.contracts import Attend, KVPool
+from yaie.core.contracts import KVPool
 from yaie.core.contracts.kernels import FlashAttention, PagedAttention, StoreKernel
 
 
@@ -169,23 +169,3 @@ def rows_in_one_piece(x: Tensor) -> Tensor:
     over [heads, T, d], seen from the side."""
     heads, d = x.shape[1:]
     return x if x.stride(2) == 1 and (x.stride(1) == d or heads == 1) else x.contiguous()
-
-
-def attend_through(attention: Any, plan: Any) -> Attend:
-    """The `attend` of a step, for attention that takes the rotation along and for any other."""
-
-    def attend(
-        layer: int,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        spec: AttentionSpec,
-        rotation: Rotation | None = None,
-    ) -> Tensor:
-        if getattr(attention, "takes_rotation", False):
-            return attention.run(layer, q, k, v, spec, plan, rotation)
-        if rotation is not None:
-            q, k = rotation.apply(q, k)
-        return attention.run(layer, q, k, v, spec, plan)
-
-    return attend

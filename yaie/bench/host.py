@@ -17,12 +17,13 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import Attend, KVCacheManager, Scheduler
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.build import Machine, build
+from yaie.engine.build import build
+from yaie.engine.machine import Machine
 from yaie.models.adapter import ModelAdapter
 from yaie.models.loader import LoadedModel
-from yaie.models.shard import Whole
 from yaie.models.tokenizer import Tokenizer
 from yaie.models.tutor import TUTOR_PATH
+from yaie.models.whole import Whole
 
 BLOCK_SIZE = 16
 PROMPT_TOKENS = 256

@@ -1,24 +1,13 @@
 """Puts the parts together: each is handed what it needs, none looks for it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import torch
 
 from yaie.backends.base import Backend
-from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig, Graphs
-from yaie.core.contracts import (
-    BlockManager,
-    EngineCore,
-    KVCacheManager,
-    Proposer,
-    RadixTree,
-    Scheduler,
-    Worker,
-)
+from yaie.core.contracts import EngineCore, KVCacheManager, Proposer, RadixTree, Scheduler, Worker
 from yaie.engine.asks.base import Vocabulary
 from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.drafting.drafts import Drafts
@@ -26,6 +15,7 @@ from yaie.engine.drafting.lookahead import AheadProposer
 from yaie.engine.drafting.models import ModelProposer
 from yaie.engine.drafting.ngrams import NgramProposer
 from yaie.engine.drafting.room import Room
+from yaie.engine.machine import Machine
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor
@@ -33,7 +23,6 @@ from yaie.engine.step.explaining import parts_in_steps
 from yaie.engine.step.hooks import Hooks, StepObserver
 from yaie.engine.step.isolation import IsolatingCore, Isolation, TextIsolation
 from yaie.engine.step.late_stops import stop_checker
-from yaie.engine.step.pacer import StepPacer
 from yaie.engine.step.request_texts import Detokenizers, ShowsStops
 from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
@@ -41,56 +30,6 @@ from yaie.worker.build import Drafting, Sizes, make_draft_worker, make_worker, s
 from yaie.worker.parallel.executor import RankExecutor
 from yaie.worker.parallel.ranked_worker import RankedWorker
 from yaie.worker.threaded import ThreadedWorker
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Machine:
-    """The assembled engine: control above, a worker below.
-
-    blocks, tree: what the cache was given; for those who watch.
-    note: how it computes decode steps, or "". graphs_again: the setting that makes another machine
-        compute them alike, without a trial and without a wait.
-    kv_layers: of the pool, one for each layer. hooks: what hangs on the step loop, and drafts: what of
-    it drafts. token_budget: of a step.
-    """
-
-    core: EngineCore
-    scheduler: Scheduler
-    cache: KVCacheManager
-    blocks: BlockManager
-    tree: RadixTree | None
-    worker: Worker
-    sizes: Sizes
-    note: str
-    graphs_again: Graphs
-    kv_layers: list[KVLayerSpec]
-    hooks: Hooks
-    drafts: Drafts
-    token_budget: int
-
-    @property
-    def num_waiting(self) -> int:
-        """Requests in the queue."""
-        return self.scheduler.num_waiting
-
-    def reset_prefix_cache(self) -> int:
-        """See `KVCacheManager`."""
-        return self.cache.reset_prefix_cache()
-
-    def follow_grammars(self) -> None:
-        """Draft what grammars force, from now on."""
-        self.drafts.follow_grammars()
-
-    def pace(self, limit: float) -> None:
-        """Have steps take at most so many seconds while prompts are computed beside requests that
-        generate."""
-        self.hooks.observers.append(StepPacer(self.scheduler, self.token_budget, limit))
-
-    def guarded(self, call: Callable[[], T]) -> T:
-        """What `call` returns, which calls parts of the machine between two steps."""
-        return call()
 
 
 def build(
@@ -162,7 +101,9 @@ def build(
         scheduler,
         executor,
         texts.detokenizers(detokenizers.usual, detokenizers.special),
-        texts.stop_checkers(partial(stop_checker, engine.StopChecker), ShowsStops),
+        texts.stop_checkers(
+            engine.StopChecker, partial(stop_checker, engine.StopChecker), ShowsStops
+        ),
         model.eos_token_ids,
     )
     if overlapped:

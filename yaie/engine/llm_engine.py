@@ -14,13 +14,14 @@ from yaie.core.errors import EngineDeadError, EngineOverloadedError, InvalidRequ
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.core.request import FinishReason, Request
-from yaie.engine.build import Machine, build, overlaps
+from yaie.engine.build import build, overlaps
 from yaie.engine.configured import configured
 from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.info import EngineInfo
 from yaie.engine.input.processor import InputProcessor, Prompt
 from yaie.engine.input.prompt_text import encode_chat
 from yaie.engine.loading import load_model
+from yaie.engine.machine import Machine
 from yaie.engine.output_router import OutputRouter
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.explaining import parts_in_steps

@@ -17,8 +17,8 @@ from yaie.models.layout import Destination, Layout, Stored
 from yaie.models.linear import Linear, SummedLinear, tied_linear
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import Cuts
-from yaie.models.shard import Whole
 from yaie.models.stated import Stated
+from yaie.models.whole import Whole
 
 
 class ModelAdapter(ABC):

@@ -15,8 +15,8 @@ from yaie.models.adapter import ModelAdapter, check_activation, of_other_layers,
 from yaie.models.layout import Cut, Destination, held, whole
 from yaie.models.linear import Linear, SummedLinear
 from yaie.models.schemes import Packing
-from yaie.models.shard import Whole
 from yaie.models.stated import Stated
+from yaie.models.whole import Whole
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from torch import Tensor
 from yaie.core.gemm import PlainWeight
 from yaie.models.layout import Destination, Layout, whole
 from yaie.models.schemes import Packing, Scheme, choose_scheme
-from yaie.models.shard import Whole
+from yaie.models.whole import Whole
 
 
 class Linear:

@@ -16,8 +16,8 @@ from yaie.models.linear import Linear, SummedLinear
 from yaie.models.rope import rope_tables
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import Cuts
-from yaie.models.shard import Whole
 from yaie.models.stated import Stated
+from yaie.models.whole import Whole
 
 
 class Biases(NamedTuple):

@@ -34,7 +34,7 @@ from yaie.models.packing import PackedFormat, product_names, read_format
 from yaie.models.rope import served_context
 from yaie.models.schemes import Packing
 from yaie.models.schemes.cutting import check_cuts
-from yaie.models.shard import Whole, check_shapes, fitting_sizes
+from yaie.models.shard_shapes import check_shapes, fitting_sizes
 from yaie.models.stated import misfits, refuse_absurd
 from yaie.models.supported import check_architecture, unsupported
 from yaie.models.token_ids import check_end_token, check_token_ids
@@ -49,6 +49,7 @@ from yaie.models.weights import (
     stored_shapes,
     total_bytes,
 )
+from yaie.models.whole import Whole
 from yaie.system.processor import multiplies_bfloat16
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from yaie.models.layout import Destination
 from yaie.models.llama import Biases
 from yaie.models.qwen2 import Qwen2Adapter
 from yaie.models.schemes import Packing
-from yaie.models.shard import Whole
+from yaie.models.whole import Whole
 
 
 @register("Qwen3ForCausalLM")

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attention import attend_through
+from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool
 from yaie.core.step import DraftStep

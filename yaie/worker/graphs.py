@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.contracts.graphs import Device, Event, Graph
-from yaie.core.errors import ConfigError
+from yaie.worker.host_device import HostDevice
 
 
 def device_for(where: torch.device) -> Device:
@@ -57,41 +57,6 @@ class CudaDevice:
     def alias(self, tensor: Tensor) -> Tensor:
         """See the contract; of a contiguous tensor."""
         return _same_memory(tensor)
-
-
-class HostDevice:
-    """A CPU as a Device: what is called is done at once, so there is nothing to wait for."""
-
-    def __init__(self, where: torch.device) -> None:
-        self.where = where
-
-    def pinned(self, *shape: int, dtype: torch.dtype) -> Tensor:
-        return torch.empty(shape, dtype=dtype)
-
-    def event(self) -> Event:
-        return _NoEvent()
-
-    def graph(self) -> Graph:
-        raise ConfigError("CUDA graphs need a GPU", param="graphs")
-
-    def pool(self) -> Any:
-        raise ConfigError("CUDA graphs need a GPU", param="graphs")
-
-    def capture(self, graph: Graph, pool: Any) -> Any:
-        raise ConfigError("CUDA graphs need a GPU", param="graphs")
-
-    def alias(self, tensor: Tensor) -> Tensor:
-        return tensor
-
-
-class _NoEvent:
-    """All before it has happened."""
-
-    def record(self) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        pass
 
 
 class _Memory:

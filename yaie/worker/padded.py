@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attention import attend_through
+from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.step import Ints, StepInput

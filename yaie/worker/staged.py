@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attention import attend_through
+from yaie.backends.attend import attend_through
 from yaie.core.contracts.ranks import Transfer
 from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.adapter import ModelAdapter
-from yaie.models.shard import Passing
+from yaie.models.whole import Passing
 from yaie.worker.drafts import DraftRows, as_tensor
 from yaie.worker.layout import lay_out
 from yaie.worker.row_order import pick, put_together

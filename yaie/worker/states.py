@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attention import attend_through
+from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import Attend
 from yaie.core.contracts.graphs import GraphRunner

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attention import attend_through
+from yaie.backends.attend import attend_through
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.contracts.drafting import Accepted
 from yaie.core.contracts.graphs import GraphRunner, MakeToHost, ToHost
@@ -137,7 +137,8 @@ class Worker:
         """Take over seats that change hands, and move blocks; returns those that leave."""
         if step.new is not None:
             self.batch.enter(step.new)
-        move_blocks(self.pool, step)
+        if len(step.swap_out) or len(step.swap_in) or len(step.copies):
+            move_blocks(self.pool, step)
         leaving = None
         if step.extras:
             if "arriving" in step.extras:

@@ -124,7 +124,10 @@ def _whole(part: Any) -> Any:
     """The part as it is. Its scheduler is given the reference's queues, and is graded on those."""
     kind = part.Scheduler
     return SimpleNamespace(
-        Scheduler=kind, StaticScheduler=_static_on(part, kind), POLICIES=part.POLICIES
+        __file__=part.__file__,
+        Scheduler=kind,
+        StaticScheduler=_static_on(part, kind),
+        POLICIES=part.POLICIES,
     )
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 from grader.kit import task
 from grader.kit.growth import expect_growth
 from grader.kit.toy import PLAIN
+from grader.suites.scheduler.parts import graded
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.radix_tree import RadixTree
 from solutions.scheduler import POLICIES
@@ -34,18 +34,18 @@ def request(arrival: int, length: int = 6) -> Request:
 
 
 @task("6.1")
-def test_a_queue_of_any_length_is_as_quick(part: ModuleType) -> None:
+def test_a_queue_of_any_length_is_as_quick(part: Any) -> None:
     """First come, first served: no call looks through the queue."""
     queues_are_quick(part, "fcfs")
 
 
 @task("6.2")
-def test_a_queue_by_priority_is_as_quick(part: ModuleType) -> None:
+def test_a_queue_by_priority_is_as_quick(part: Any) -> None:
     """By priority: a call costs a logarithm of those that wait."""
     queues_are_quick(part, "priority")
 
 
-def queues_are_quick(part: ModuleType, policy: str) -> None:
+def queues_are_quick(part: Any, policy: str) -> None:
     """Each call, beside any number of others in the queue."""
 
     def queue_of(n: int) -> tuple[Any, list[Request]]:
@@ -77,7 +77,7 @@ class Busy:
     """A scheduler whose requests have computed their prompts, with others that wait behind them."""
 
     def __init__(
-        self, part: ModuleType, running: int = 4, waiting: int = 0, length: int = 6, **more: Any
+        self, part: Any, running: int = 4, waiting: int = 0, length: int = 6, **more: Any
     ) -> None:
         blocks = running * (length // SIZE + 40) + 40
         cache = KVCacheManager(BlockManager(blocks, SIZE), RadixTree(SIZE))
@@ -108,7 +108,7 @@ class Busy:
 
 
 def in_any_engine(
-    part: ModuleType, what: str, call: Callable[[Busy], Callable[[], Any]], running: float = 1
+    part: Any, what: str, call: Callable[[Busy], Callable[[], Any]], running: float = 1
 ) -> None:
     """The same whatever waits, and at any length. call: of a scheduler. running: the exponent that the
     number of those that run may have."""
@@ -120,15 +120,15 @@ def in_any_engine(
         expect_growth(part, what, quantity, make, size=size, exponent=exponent, why=why)
 
 
-@task("6.4")
-def test_a_step_costs_those_that_run(part: ModuleType) -> None:
+@graded("6.4")
+def test_a_step_costs_those_that_run(part: Any) -> None:
     """schedule looks at the running requests, and not at their tokens."""
     # 2: some keep them in order by insertion.
     in_any_engine(part, "schedule, with a full batch", lambda busy: busy.scheduler.schedule, 2)
 
 
-@task("6.6")
-def test_a_step_lets_in_whom_there_is_room_for(part: ModuleType) -> None:
+@graded("6.6")
+def test_a_step_lets_in_whom_there_is_room_for(part: Any) -> None:
     """schedule looks at those that it lets in, and at the one behind them."""
     for quantity, make in (
         ("waiting requests", lambda n: Busy(part, waiting=n, seats=2).scheduler.schedule),
@@ -140,8 +140,8 @@ def test_a_step_lets_in_whom_there_is_room_for(part: ModuleType) -> None:
         )
 
 
-@task("6.8")
-def test_a_result_costs_those_that_ran(part: ModuleType) -> None:
+@graded("6.8")
+def test_a_result_costs_those_that_ran(part: Any) -> None:
     """advance and update cost what the plan's requests cost."""
 
     def advance(busy: Busy) -> Callable[[], Any]:
@@ -155,8 +155,8 @@ def test_a_result_costs_those_that_ran(part: ModuleType) -> None:
     in_any_engine(part, "update", update)
 
 
-@task("6.9")
-def test_an_end_does_not_look_at_the_queue(part: ModuleType) -> None:
+@graded("6.9")
+def test_an_end_does_not_look_at_the_queue(part: Any) -> None:
     """finish costs the same whatever waits, for one that runs and for one that waits."""
     for what, index in (("that runs", 0), ("that waits", -20)):
         expect_growth(

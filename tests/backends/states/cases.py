@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
 
 @st.composite
-def shapes(draw: Any, lengths: tuple[int, ...] = LENGTHS, most: int = 4) -> Shape:
+def shapes(draw: Any, lengths: tuple[int, ...] = LENGTHS, most: int = 3) -> Shape:
     """Decodes alone in one case of three."""
     only = (1,) if draw(st.integers(0, 2)) == 0 else lengths
     lens = draw(st.lists(st.sampled_from(only), min_size=1, max_size=most))

@@ -1,5 +1,6 @@
 """What stands around the rules, in one launch each, is what transformers' layers compute."""
 
+import os
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 from transformers.models.granitemoehybrid import modeling_granitemoehybrid as granite
 from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen
 
+from grader.kit.triton_watch import watching
 from tests.backends.states.test_state_ops import DEVICES, every_backend
 from yaie.backends.states import make_state_ops
 from yaie.parts import load_parts
@@ -93,3 +95,16 @@ def test_the_gated_norm_of_granite(backend: str, dtype: torch.dtype, rows: int, 
     x_rows = x.unflatten(1, (rows, d))
     got = make_state_ops(backend, PARTS).gated_norm(x_rows, gate, weight, EPS, gate_first=True)
     near(got, theirs(x, gate).detach())
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="the interpreter is off")
+def test_no_address_is_outside_of_a_tensor() -> None:
+    drawn = Drawn("triton", torch.float32)
+    q, k, a, b = drawn.cut(2, 72, 72, 6, 6)
+    ops = make_state_ops("triton")
+    with watching() as seen:
+        heads = (one.unflatten(1, (3, 24)) for one in (q, k))
+        made = ops.delta_inputs(*heads, a, b, drawn.weight(6), drawn.weight(6))
+        normed = ops.gated_norm(made[0], k, drawn.weight(24), EPS)
+    assert seen.kernels == ["delta_inputs_kernel", "gated_norm_kernel"]
+    assert all(one.isfinite().all() for one in (*made, normed))

@@ -59,7 +59,7 @@ def check(backend: str, case: Case) -> None:
 
 @every_backend
 @every_rule
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(shape=shapes(), silu=st.booleans())
 def test_any_batch_gives_what_its_tokens_give_one_by_one(
     backend: str, rule: str, shape: Shape, silu: bool
@@ -69,7 +69,7 @@ def test_any_batch_gives_what_its_tokens_give_one_by_one(
 
 @every_backend
 @every_rule
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(shape=shapes())
 def test_in_bfloat16_only_inputs_and_outputs_are_rounded(
     backend: str, rule: str, shape: Shape
@@ -79,7 +79,7 @@ def test_in_bfloat16_only_inputs_and_outputs_are_rounded(
 
 @every_backend
 @every_rule
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(data=st.data(), shape=shapes(most=3))
 def test_a_sequence_may_be_cut_anywhere(
     backend: str, rule: str, data: st.DataObject, shape: Shape

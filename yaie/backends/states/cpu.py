@@ -113,19 +113,18 @@ class CpuStateOps(TorchStateOps):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         if not _alike((q, k, a, b), log_a, dt_bias):
             return super().delta_inputs(q, k, a, b, log_a, dt_bias, eps)
-        given = q, k, a, b, log_a, dt_bias = tuple(map(_side_by_side, (q, k, a, b, log_a, dt_bias)))
-        made = (
-            torch.empty(q.shape, dtype=q.dtype), torch.empty(k.shape, dtype=k.dtype),
-            *(torch.empty(one.shape, dtype=torch.float32) for one in (a, b)),
-        )  # fmt: skip
+        q, k, a, b, log_a, dt_bias = map(_side_by_side, (q, k, a, b, log_a, dt_bias))
+        units = torch.empty(q.shape, dtype=q.dtype), torch.empty(k.shape, dtype=k.dtype)
+        log_decay, beta = (torch.empty(one.shape, dtype=torch.float32) for one in (a, b))
+        given = *units, log_decay, beta, q, k, a, b, log_a, dt_bias
         tokens, heads, d = q.shape
         call = DeltaInputs(
-            *(one.data_ptr() for one in (*made, *given)), *q.stride()[:2], *k.stride()[:2],
+            *(one.data_ptr() for one in given), *q.stride()[:2], *k.stride()[:2],
             a.stride(0), b.stride(0), d**-0.5, eps, tokens, heads, a.shape[1], d,
             _is_bfloat16(q), torch.get_num_threads(),
         )  # fmt: skip
         self._library.delta_inputs(call)
-        return made
+        return *units, log_decay, beta
 
     def gated_norm(
         self, x: Tensor, gate: Tensor, weight: Tensor, eps: float, gate_first: bool = False

@@ -117,8 +117,13 @@ def measured(rule: str, lens: list[int], rate: float) -> dict[str, Any]:
     """Milliseconds of each implementation, the limit, and what part of it is reached."""
     call = call_of(rule, lens)
     limit = call.num_bytes() / rate / 1e6
+<<<<<<< HEAD
     found: dict[str, Any] = {"limit_ms": limit, "error": checked(call, TritonStateOps(state_cache))}
     found["triton"] = time_of(call, lambda pool: call.run(TritonStateOps(state_cache), pool))
+=======
+    found: dict[str, Any] = {"limit_ms": limit, "error": checked(call, TritonStateOps())}
+    found["triton"] = time_of(call, partial(call.run, TritonStateOps()))
+>>>>>>> n46e
     found["times_the_limit"] = found["triton"]["ms"] / limit
     if rule == "gated_delta_rule":
         found["fla"] = beside_fla(call)
@@ -188,7 +193,7 @@ def layer(lens: list[int], sizes: Sizes = PUBLISHED, device: str = "cuda") -> di
     conv = call_of("short_conv", lens, sizes, device)
     heads, v_heads, d = sizes.heads, sizes.v_heads, sizes.d
     with torch.device(device):
-        gates = torch.randn(sum(lens), 2 * v_heads, dtype=torch.bfloat16)
+        a, b = torch.randn(sum(lens), 2 * v_heads, dtype=torch.bfloat16).chunk(2, dim=1)
         z = torch.randn(sum(lens), v_heads * d, dtype=torch.bfloat16)
         log_a, dt_bias = torch.randn(2, v_heads)
         weight, matrices = torch.randn(d).bfloat16(), torch.randn(len(lens), v_heads, d, d)
@@ -197,8 +202,8 @@ def layer(lens: list[int], sizes: Sizes = PUBLISHED, device: str = "cuda") -> di
     def run(around: PlainAround | TritonStateOps, pool: Tensor, tails: Tensor) -> Tensor:
         mixed = conv.run(ops, tails).unflatten(1, (-1, d))
         q, k, v = mixed.split([heads, heads, v_heads], dim=1)
-        q, k, *rates = around.delta_inputs(q, k, *gates.chunk(2, dim=1), log_a, dt_bias)
-        read = ops.gated_delta_rule(q, k, v, *rates, pool, conv.batch)
+        q, k, log_decay, beta = around.delta_inputs(q, k, a, b, log_a, dt_bias)
+        read = ops.gated_delta_rule(q, k, v, log_decay, beta, pool, conv.batch)
         return around.gated_norm(read, z, weight, 1e-6)
 
     copies = range(copies_beyond_l2(matrices.nbytes))
@@ -220,7 +225,7 @@ def beside_fla(call: Call) -> dict[str, Any]:
     is_step = max(call.batch.lens) == 1
     tokens = [call.tokens[name] for name in ("q", "k", "v", "log_decay", "beta")]
     q, k, v, g, beta = (one.unsqueeze(1 if is_step else 0).contiguous() for one in tokens)
-    whole = {"scale": 1.0, "output_final_state": True}
+    whole: dict[str, Any] = {"scale": 1.0, "output_final_state": True}
     if not is_step:
         whole["cu_seqlens"] = call.batch.starts.long()
     method = "fused_recurrent_gated_delta_rule" if is_step else "chunk_gated_delta_rule"
@@ -234,10 +239,15 @@ def beside_fla(call: Call) -> dict[str, Any]:
         out, _ = run(call.pool[call.batch.slots])
         exact = call.pool.double()
         double = Call(call.rule, doubled(call.tokens), {}, exact, call.batch)
+<<<<<<< HEAD
         error = error_of(
             out.view(call.tokens["v"].shape), double.run(TorchStateOps(state_cache), exact)
         )
         return {**time_of(call, run), "error": error, "function": method}
+=======
+        off = error_of(out.view(call.tokens["v"].shape), double.run(TorchStateOps(), exact))
+        return {**time_of(call, run), "error": off, "function": method}
+>>>>>>> n46e
     except Exception as error:  # noqa: BLE001, a version that wants other arguments, or another GPU
         torch.cuda.synchronize()
         return {"missing": f"{type(error).__name__}: {error}"[:300]}
@@ -259,9 +269,13 @@ def tuned(name: str, batches: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         with patch.object(launches, name, way):
             for batch, call in calls.items():
                 try:
+<<<<<<< HEAD
                     found[batch] = time_of(
                         call, lambda pool, c=call: c.run(TritonStateOps(state_cache), pool)
                     )["ms"]
+=======
+                    found[batch] = time_of(call, partial(call.run, TritonStateOps()))["ms"]
+>>>>>>> n46e
                 except Exception as error:  # noqa: BLE001, too much shared memory, say
                     torch.cuda.synchronize()
                     found[batch] = f"{type(error).__name__}: {error}"[:100]

@@ -20,8 +20,9 @@ from yaie.bench.workload import Lengths, draw_jobs
 from yaie.core.config import EngineConfig
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.build import Machine, build
+from yaie.engine.build import build
 from yaie.engine.llm_engine import LLMEngine
+from yaie.engine.machine import Machine
 from yaie.engine.step.byte_text import ByteDetokenizer
 from yaie.models.loader import ModelLoader, resolve_device
 from yaie.parts import Parts

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from yaie.bench.scale.links import Links
 from yaie.bench.scale.machines import Known
 from yaie.bench.scale.sizes import Dims, Draws, calls
-from yaie.models.shard import check_shapes
+from yaie.models.shard_shapes import check_shapes
 
 
 @dataclass(frozen=True, slots=True)

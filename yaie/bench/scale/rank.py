@@ -19,7 +19,8 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts.ranks import Collectives
 from yaie.core.errors import YaieError
 from yaie.models.loader import ModelLoader
-from yaie.models.shard import Shard, Whole
+from yaie.models.shard import Shard
+from yaie.models.whole import Whole
 from yaie.system.child import end_with_parent, leave_signals_to_parent
 from yaie.worker.build import Sizes, make_worker
 from yaie.worker.parallel.groups import join, use_device

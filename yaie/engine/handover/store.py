@@ -17,7 +17,7 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import Request
 from yaie.core.step import Arrays, StepInput, no_ints
 from yaie.engine.asks.arrays import ints
-from yaie.engine.build import Machine
+from yaie.engine.machine import Machine
 from yaie.engine.step.recovery import RecoveringMachine
 
 OUTSIDE = -1

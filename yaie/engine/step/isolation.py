@@ -160,14 +160,18 @@ class TextIsolation:
         return made
 
     def stop_checkers(
-        self, make: Callable[..., StopChecker], special: Callable[[StopChecker], StopChecker]
+        self,
+        make: Callable[[Sequence[str]], StopChecker],
+        late: Callable[[Sequence[str], int], StopChecker],
+        special: Callable[[StopChecker], StopChecker],
     ) -> Callable[..., StopChecker]:
-        """Likewise. special: stands around that of such a request."""
+        """Likewise. late: makes that of a request with `min_tokens`. special: stands around that of a
+        request whose text is to have more than usual."""
 
-        def made(*args: Any, **options: Any) -> StopChecker:
+        def made(stops: Sequence[str], min_tokens: int = 0) -> StopChecker:
             request = self.request
             assert request is not None
-            own = make(*args, **options)
+            own = late(stops, min_tokens) if min_tokens else make(stops)
             if request.params.include_stop_str_in_output:
                 own = special(own)
             return IsolatedStopChecker(own, request, self)

@@ -38,7 +38,7 @@ from yaie.core.errors import (
 )
 from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
-from yaie.engine.build import Machine
+from yaie.engine.machine import Machine
 from yaie.engine.step.explaining import explained
 from yaie.parts import Parts
 from yaie.worker.build import Sizes

@@ -23,7 +23,8 @@ from torch import Tensor
 from yaie.core.config import EngineConfig
 from yaie.core.contracts.ranks import Collectives, Link
 from yaie.core.errors import ConfigError, RankError
-from yaie.models.shard import Passing, Shard
+from yaie.models.shard import Shard
+from yaie.models.whole import Passing
 from yaie.worker.parallel.links import GroupTransfer
 from yaie.worker.parallel.place import Place
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 from torch import Tensor
 
-from yaie.backends.attention import attend_through
+from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool
 from yaie.core.contracts.drafting import KeptOf
