@@ -117,13 +117,8 @@ def measured(rule: str, lens: list[int], rate: float) -> dict[str, Any]:
     """Milliseconds of each implementation, the limit, and what part of it is reached."""
     call = call_of(rule, lens)
     limit = call.num_bytes() / rate / 1e6
-<<<<<<< HEAD
     found: dict[str, Any] = {"limit_ms": limit, "error": checked(call, TritonStateOps(state_cache))}
-    found["triton"] = time_of(call, lambda pool: call.run(TritonStateOps(state_cache), pool))
-=======
-    found: dict[str, Any] = {"limit_ms": limit, "error": checked(call, TritonStateOps())}
-    found["triton"] = time_of(call, partial(call.run, TritonStateOps()))
->>>>>>> n46e
+    found["triton"] = time_of(call, partial(call.run, TritonStateOps(state_cache)))
     found["times_the_limit"] = found["triton"]["ms"] / limit
     if rule == "gated_delta_rule":
         found["fla"] = beside_fla(call)
@@ -239,15 +234,10 @@ def beside_fla(call: Call) -> dict[str, Any]:
         out, _ = run(call.pool[call.batch.slots])
         exact = call.pool.double()
         double = Call(call.rule, doubled(call.tokens), {}, exact, call.batch)
-<<<<<<< HEAD
-        error = error_of(
+        off = error_of(
             out.view(call.tokens["v"].shape), double.run(TorchStateOps(state_cache), exact)
         )
-        return {**time_of(call, run), "error": error, "function": method}
-=======
-        off = error_of(out.view(call.tokens["v"].shape), double.run(TorchStateOps(), exact))
         return {**time_of(call, run), "error": off, "function": method}
->>>>>>> n46e
     except Exception as error:  # noqa: BLE001, a version that wants other arguments, or another GPU
         torch.cuda.synchronize()
         return {"missing": f"{type(error).__name__}: {error}"[:300]}
@@ -269,13 +259,9 @@ def tuned(name: str, batches: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         with patch.object(launches, name, way):
             for batch, call in calls.items():
                 try:
-<<<<<<< HEAD
-                    found[batch] = time_of(
-                        call, lambda pool, c=call: c.run(TritonStateOps(state_cache), pool)
-                    )["ms"]
-=======
-                    found[batch] = time_of(call, partial(call.run, TritonStateOps()))["ms"]
->>>>>>> n46e
+                    found[batch] = time_of(call, partial(call.run, TritonStateOps(state_cache)))[
+                        "ms"
+                    ]
                 except Exception as error:  # noqa: BLE001, too much shared memory, say
                     torch.cuda.synchronize()
                     found[batch] = f"{type(error).__name__}: {error}"[:100]
