@@ -7,14 +7,7 @@ import torch
 
 from yaie.backends.base import Backend
 from yaie.core.config import EngineConfig, Graphs
-from yaie.core.contracts import (
-    EngineCore,
-    KVCacheManager,
-    Proposer,
-    RadixTree,
-    Scheduler,
-    Worker,
-)
+from yaie.core.contracts import EngineCore, KVCacheManager, Proposer, RadixTree, Scheduler, Worker
 from yaie.engine.asks.base import Vocabulary
 from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.drafting.drafts import Drafts

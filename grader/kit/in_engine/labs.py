@@ -82,8 +82,8 @@ def expect_the_engine_runs_on(part: ModuleType, lab: str) -> None:
         expect_ranks_draw_the_same(part)
     elif lab == "state_cache":
         with tempfile.TemporaryDirectory(prefix="yaie-hybrid-") as folder:
-            model = str(tiny_hybrid(Path(folder, "deep"), vocab=VOCAB))
-            tight = TIGHT | {"num_blocks": 64, "token_budget": 48, "model": model}
+            deep = tiny_hybrid(Path(folder, "deep"), vocab=VOCAB)
+            tight = TIGHT | {"num_blocks": 64, "token_budget": 48, "model": str(deep)}
             expect_the_same_tokens(lab, Trial(tight, BRANCHES, (GREEDY,)))
             settings = TORCH | {"model": str(tiny_hybrid(Path(folder, "flat"), "da", VOCAB))}
             kernels = settings | {"backend": "triton"}

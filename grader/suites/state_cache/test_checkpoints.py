@@ -18,6 +18,7 @@ from grader.kit import (
     task,
 )
 from grader.kit.growth import expect_growth
+from grader.kit.storage import expect_nothing_is_kept
 from grader.suites.state_cache.desk import FIRST, Plain, keep, make, running
 from yaie.core.request import RequestStatus
 
@@ -274,7 +275,7 @@ def test_any_script_of_checkpoints(part: ModuleType) -> None:
 
 @task("22.5")
 def test_no_call_searches_what_is_kept(part: ModuleType) -> None:
-    """No call takes longer the more states are kept."""
+    """No call takes longer the more states are kept, and none leaves anything behind."""
 
     def filled(size: int) -> Any:
         kept = part.Checkpoints(FIRST, size)
@@ -307,3 +308,44 @@ def test_no_call_searches_what_is_kept(part: ModuleType) -> None:
         return lambda: kept.file([10**6], [10**6])
 
     expect_growth(part, "file", "states", file, size=32, memory=False, why=SEARCH)
+    expect_thousands(part)
+    kept = filled(8)
+
+    def save_and_drop() -> None:
+        kept.save(request, 900, 1)
+        kept.drop(900)
+
+    def file_and_evict() -> None:
+        kept.save(request, 900, 1)
+        kept.file([900], [900])
+        kept.evicted([900])
+
+    expect_nothing_is_kept(
+        {
+            "depth": lambda: kept.depth([7, 901]),
+            "use": lambda: kept.use(next(iter(kept.filed))),
+            "sweep": kept.sweep,
+            "save and drop": save_and_drop,
+            "save, file and evicted": file_and_evict,
+            "cut_share": lambda: part.cut_share(0, 41, 4, [5, 10], None),
+        }
+    )
+
+
+def expect_thousands(part: ModuleType) -> None:
+    """A text of 1,200 blocks with a state behind each, all filed at once, evicted at once; and so many
+    that are over."""
+    count, request = 1200, running("long")
+    kept, blocks = part.Checkpoints(FIRST, 2 * count), list(range(5000, 5000 + count))
+    note("# 1,200 states of one request are pending, and are filed by one call, or over")
+    for depth, block in enumerate(blocks, 1):
+        kept.save(request, block, depth)
+    kept.file(blocks, blocks)
+    expect_equal(len(kept.filed), count, "states that were filed", why=KEPT)
+    kept.evicted(blocks)
+    expect_equal(len(kept.filed), 0, "states whose blocks were evicted", why=GONE)
+    for depth, block in enumerate(blocks, 1):
+        kept.save(request, block, depth)
+    request.status = RequestStatus.FINISHED
+    kept.sweep()
+    expect_equal(kept.num_pending, 0, "pending states of a request that has ended", why=OVER)

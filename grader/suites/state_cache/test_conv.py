@@ -10,6 +10,7 @@ from torch import Tensor
 
 from grader.kit import examples, expect_equal, note, task
 from grader.kit.growth import expect_growth
+from grader.kit.storage import expect_calls_apart
 from grader.suites.state_cache.operations import expect_as_many, expect_no_reads
 from grader.suites.state_cache.rules import (
     BF16,
@@ -46,6 +47,9 @@ LOOP = (
 SQUARE = "Each output is a sum of `width` products: nothing of the size [T, T] is needed."
 
 
+Given = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
 def starts_of(lens: list[int]) -> Tensor:
     return torch.tensor([0, *lens]).cumsum(0).int()
 
@@ -57,7 +61,9 @@ def run(part: ModuleType, x: Tensor, weight: Tensor, bias: Any, tails: Tensor, l
     return expect_pair(got, "short_conv")
 
 
-def case(lens: list[int], width: int = 3, channels: int = 4, seed: int = 0, behind: int = 0) -> Any:
+def case(
+    lens: list[int], width: int = 3, channels: int = 4, seed: int = 0, behind: int = 0
+) -> Given:
     """x, weight, bias and tails, float64."""
     return (
         drawn(sum(lens) + behind, channels, seed=seed),
@@ -205,6 +211,11 @@ def test_what_is_given_stays(part: ModuleType) -> None:
     run(part, *case(lens, seed=50), lens)
     for name, one, old in zip(("out", "the tails"), first, held, strict=True):
         expect_values(one, old, f"{name} of the first call, after a second", why=LEFT)
+
+    def call(seed: int) -> Any:
+        return part.short_conv(*case(lens, seed=seed), starts_of(lens))
+
+    expect_calls_apart({"short_conv": call})
 
 
 @task("22.1")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, note, task
+from grader.kit.storage import expect_calls_apart
 from grader.suites.state_cache.operations import expect_as_many, expect_no_reads
 from grader.suites.state_cache.rules import (
     BF16,
@@ -221,6 +222,13 @@ def test_what_is_given_stays(part: ModuleType) -> None:
     run(part, others, states)
     for name, one, old in zip(("out", "states"), got, held, strict=True):
         expect_values(one, old, f"{name} of the first call, after a second", why=GIVEN)
+
+    def call(seed: int) -> Any:
+        return run(part, delta_tokens(2, 4, seed=seed), drawn(2, 4, 8, 6, seed=seed))
+
+    expect_calls_apart(
+        {"delta_chunk": call, "decays": lambda seed: part.decays(-drawn(2, 5, seed=seed).abs())}
+    )
 
 
 @task("22.3")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from grader.kit import examples, expect_equal, note, task
 from grader.kit.kernels import padded_apart
+from grader.kit.storage import expect_calls_apart
 from grader.suites.state_cache.operations import expect_as_many, expect_no_reads
 from grader.suites.state_cache.rules import (
     BF16,
@@ -206,6 +207,11 @@ def test_what_is_given_stays(part: ModuleType) -> None:
     for name, one, old in zip(("out", "states"), (out, after), held, strict=True):
         expect_values(one, old, f"{name} of the first call, after a second", why=LEFT)
     check((out, after), tokens, states, LEFT)
+
+    def call(seed: int) -> Any:
+        return run(part, at(delta_tokens(2, 1, seed=seed), 0), drawn(2, 4, 8, 6, seed=seed))
+
+    expect_calls_apart({"delta_step": call})
 
 
 @task("22.2")

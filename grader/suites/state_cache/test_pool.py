@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
+from grader.kit.storage import expect_calls_apart, expect_nothing_is_kept
 from grader.suites.state_cache.operations import expect_as_many, expect_no_reads
 from grader.suites.state_cache.rules import BF16, F32, F64, drawn, expect_values
 from yaie.core.contracts.states import StateLayerSpec, StateTensor
@@ -103,6 +104,11 @@ def test_no_two_share_a_number(part: ModuleType) -> None:
     pool = make(part)
     right = fill(pool)
     expect_slots(pool, right, "after each was filled", OWN)
+    many = make(part, 2, [(StateTensor((1,), F32),)] * 1100)
+    expect_equal(len(many.layers), 1100, "layers of a pool of 1,100")
+    fill(many)
+    last = many.layers[-1][0]
+    expect(not torch.equal(last, many.layers[-2][0]), "the last two layers are alike", why=OWN)
 
 
 @task("22.4")
@@ -216,6 +222,19 @@ def test_what_is_read_is_a_copy(part: ModuleType) -> None:
     right = before.clone()
     right[0], right[1] = 1.0, before[1] + 1
     expect_values(tensor, right, "the pool after a write", tolerance=1e-6, why=COPY)
+
+    def read(seed: int) -> Any:
+        fresh = torch.tensor([seed % 2 == 0, False])
+        return part.read_states(drawn(4, 3, seed=seed, dtype=F32), index(seed, 0), fresh, F32)
+
+    expect_calls_apart({"read_states": read})
+    pool = make(part)
+    expect_nothing_is_kept(
+        {
+            "write_states": lambda: part.write_states(torch.ones(4, 3), index(1), torch.ones(1, 3)),
+            "copy": lambda: pool.copy(index(0, 1), index(2, 3)),
+        }
+    )
 
 
 @task("22.4")

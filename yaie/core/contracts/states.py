@@ -267,7 +267,10 @@ class StatePool(Protocol):
     begins at a multiple of 16 bytes.
     """
 
-    layers: "Sequence[Sequence[Tensor]]"
+    @property
+    def layers(self) -> "Sequence[Sequence[Tensor]]":
+        """See above."""
+        ...
 
     def __init__(
         self, layers: "Sequence[StateLayerSpec]", num_slots: int, device: "torch.device"
