@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         ranks,
         states,
     )
-    from yaie.engine.background.request_stream import RequestStream
+    from yaie.engine.background.streams import RequestStream
     from yaie.engine.drafting.lookahead import AheadProposer
     from yaie.engine.drafting.models import ModelProposer
     from yaie.engine.drafting.ngrams import NgramProposer

@@ -12,6 +12,7 @@ from book.tools.links import link_faults
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from book.tools.previews import add_previews
 from book.tools.search import add_terms
+from book.tools.typed import faults as typed_faults
 from yaie.system.streams import sound_streams
 
 COMPLAINT = re.compile(r"^\s*(ERROR|WARN)\b")
@@ -34,7 +35,7 @@ def main() -> int:
         add_previews(ROOT / "book/out")
         faults += add_terms(ROOT / "book/out")
         faults += check_book(ROOT / "book/src", ROOT / "book/out")
-    faults += link_faults(ROOT)
+    faults += [*link_faults(ROOT), *typed_faults()]
     if faults:
         print("\n".join(faults), f"The book has {len(faults)} fault(s).", sep="\n", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""What a conversation is made of: messages, tools, and the form that the answer must have. Given."""
+"""What a conversation is made of, and how it becomes a prompt. Given."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -8,7 +8,6 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_va
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import (
     FAST,
-    MAX_TOOLS,
     Fields,
     Flag,
     Integer,
@@ -20,14 +19,7 @@ from yaie.core.fields import (
     plain,
     wrong,
 )
-from yaie.core.params import ROLES, Constraint, PromptOptions
-
-FunctionName = Annotated[
-    Text, Field(pattern=r"^[a-zA-Z0-9_.:/-]+$", max_length=128, description="Of a function.")
-]
-NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
-"""The schema of a function whose parameters are left out: it has none, as OpenAI says."""
-
+from yaie.core.params import ROLES, PromptOptions
 
 # --- what was said ---
 
@@ -126,93 +118,6 @@ class Message(Fields):
         return message
 
 
-# --- what may be called ---
-
-
-def _describes_an_object(schema: dict[str, Any]) -> dict[str, Any]:
-    if schema.get("type", "object") != "object":
-        raise wrong('Its type must be "object": arguments have names.')
-    return schema
-
-
-class Function(Fields):
-    name: FunctionName
-    description: Text | None = None
-    parameters: Annotated[JsonObject, AfterValidator(_describes_an_object)] | None = Field(
-        None, description="A JSON schema; without it the function has no parameters."
-    )
-    strict: Annotated[bool, Field(strict=True)] | None = Field(
-        None, description="Calls of it follow its parameters, whatever the model would like to say."
-    )
-
-    @property
-    def schema_of_arguments(self) -> dict[str, Any]:
-        """The parameters; a schema without a type is taken for one of objects."""
-        return NO_PARAMETERS if self.parameters is None else {"type": "object", **self.parameters}
-
-
-class Tool(Fields):
-    type: Literal["function"]
-    function: Function
-
-    def for_template(self) -> dict[str, Any]:
-        """As transformers' own `get_json_schema` describes a function: templates rely on each key."""
-        function = {
-            "name": self.function.name,
-            "description": self.function.description or "",
-            "parameters": self.function.schema_of_arguments,
-        }
-        return {"type": "function", "function": function}
-
-
-class NamedFunction(Fields):
-    name: Text
-
-
-class NamedTool(Fields):
-    """A `tool_choice` of one function."""
-
-    type: Literal["function"]
-    function: NamedFunction
-
-
-class AllowedFunctions(Fields):
-    mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], Field(min_length=1, max_length=MAX_TOOLS), FAST]
-
-
-class AllowedTools(Fields):
-    """A `tool_choice` of some functions: the model is told about all, and may call these."""
-
-    type: Literal["allowed_tools"]
-    allowed_tools: AllowedFunctions
-
-
-ToolChoice = Annotated[
-    Literal["none", "auto", "required"] | NamedTool | AllowedTools,
-    or_say(
-        'It must be "none", "auto", "required", {"type": "function", "function": {"name": ...}} or '
-        '{"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}.'
-    ),
-]
-
-
-def demands_a_call(choice: Any) -> bool:
-    """Whether nothing but calls will do. choice: a ToolChoice, or None if it was not given."""
-    if isinstance(choice, AllowedTools):
-        return choice.allowed_tools.mode == "required"
-    return choice not in (None, "none", "auto")
-
-
-def named_in(choice: Any) -> list[str] | None:
-    """The functions that a `tool_choice` names; None if any may be called."""
-    if isinstance(choice, NamedTool):
-        return [choice.function.name]
-    if isinstance(choice, AllowedTools):
-        return [tool.function.name for tool in choice.allowed_tools.tools]
-    return None
-
-
 # --- how it becomes a prompt ---
 
 NO_VARIABLES = frozenset({
@@ -282,27 +187,3 @@ class Prompting(Fields):
             add_special_tokens=bool(self.add_special_tokens),
             variables=variables | (self.chat_template_kwargs or {}),
         )
-
-
-# --- what the answer must look like ---
-
-
-class JsonSchema(Fields):
-    """`strict` makes no difference: the answer always follows the schema."""
-
-    name: Text
-    schema_: JsonObject = Field(alias="schema")
-    description: Text | None = None
-    strict: Annotated[bool, Field(strict=True)] | None = None
-
-
-class ResponseFormat(Fields):
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: JsonSchema | None = None
-
-    @property
-    def constraint(self) -> Constraint | None:
-        """What the engine makes sure of."""
-        if self.json_schema is not None:
-            return Constraint("json_schema", json.dumps(self.json_schema.schema_))
-        return Constraint("json_object") if self.type == "json_object" else None

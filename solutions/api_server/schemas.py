@@ -3,10 +3,9 @@
 A parameter that is accepted is honoured. One that is not supported is refused by name, unless it
 asks for what happens anyway (`suffix: null`): clients and routers send such defaults without being
 asked to. `shared.py` has what both kinds of request share, `conversation.py` what a conversation is made
-of. Given.
+of, `demands.py` what an answer must be. Given.
 """
 
-import json
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
@@ -27,19 +26,16 @@ from yaie.core.fields import (
     or_say,
     ranged,
 )
-from yaie.core.params import Constraint
 from yaie.core.ranges import RANGES
 
-from .conversation import (
-    Function,
-    Message,
-    NamedTool,
-    Prompting,
+from .conversation import Message, Prompting
+from .demands import (
     ResponseFormat,
     Tool,
     ToolChoice,
-    demands_a_call,
-    named_in,
+    callable_among,
+    check_choice,
+    tool_constraint,
 )
 from .shared import Shared
 
@@ -108,16 +104,8 @@ class ChatRequest(Prompting, Shared):
 
     @model_validator(mode="after")
     def _choice_is_among_the_tools(self) -> "ChatRequest":
-        names = [tool.function.name for tool in self.tools or []]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise InvalidRequestError(f"tools has {twice[0]!r} twice.", param="tools")
-        if not names and self.tool_choice not in (None, "none", "auto"):
-            raise InvalidRequestError("tool_choice demands a tool, but tools has none.",
-                                      param="tool_choice")  # fmt: skip
-        for name in named_in(self.tool_choice) or ():
-            if name not in names:
-                message = f"tool_choice demands {name!r}, which is not among the tools."
-                raise InvalidRequestError(message, param="tool_choice")
+        if self.tools or self.tool_choice is not None:
+            check_choice(self.tools or [], self.tool_choice)
         return self
 
     @property
@@ -132,12 +120,8 @@ class ChatRequest(Prompting, Shared):
     @property
     def callable_functions(self) -> dict[str, dict[str, Any]]:
         """The functions that may be called, each with the schema of its arguments."""
-        return {it.name: it.schema_of_arguments for it in self._callable()}
-
-    def _callable(self) -> list[Function]:
-        named = named_in(self.tool_choice)
-        functions = [tool.function for tool in self.tools or []]
-        return [it for it in functions if named is None or it.name in named]
+        functions = callable_among(self.tools or [], self.tool_choice)
+        return {function.name: function.schema_of_arguments for function in functions}
 
     @property
     def prompt_tools(self) -> list[dict[str, Any]] | None:
@@ -146,36 +130,17 @@ class ChatRequest(Prompting, Shared):
         return [tool.for_template() for tool in tools] if tools else None
 
     def _beyond_text(self) -> dict[str, Any]:
+        form = self.response_format
+        constraint = None if form is None else form.constraint
+        if self.may_call_tools:
+            several = self.parallel_tool_calls is not False
+            constraint = tool_constraint(
+                self.tools or [], self.tool_choice, constraint, may_be_several=several
+            )
         return {
             "logprobs": (self.top_logprobs or 0) if self.logprobs else None,
-            "constraint": self._tool_constraint()
-            if self.may_call_tools
-            else self._json_constraint(),
+            "constraint": constraint,
         }
-
-    def _json_constraint(self) -> Constraint | None:
-        return None if self.response_format is None else self.response_format.constraint
-
-    def _tool_constraint(self) -> Constraint | None:
-        """None where the model may say what it likes. See `yaie.server.tools.ToolDemand`."""
-        chosen = self.tool_choice
-        functions, is_required = self._callable(), demands_a_call(chosen)
-        is_some = len(functions) < len(self.tools or [])
-        must_be_one = self.parallel_tool_calls is False or isinstance(chosen, NamedTool)
-        answer = self._json_constraint()
-        is_strict = any(function.strict for function in functions)
-        if not (is_required or must_be_one or is_strict or is_some or answer):
-            return None
-        demand = {
-            "functions": {
-                it.name: it.schema_of_arguments if is_required or it.strict else {"type": "object"}
-                for it in functions
-            },
-            "is_required": is_required,
-            "may_be_several": not must_be_one,
-            "answer": answer and json.loads(answer.text or '{"type": "object"}'),
-        }
-        return Constraint("tools", json.dumps(demand))
 
 
 Tokens = Annotated[list[PromptToken], FAST]

@@ -1,7 +1,9 @@
-"""What could be linked to in a lab's chapter before its lab became a page of its own still answers.
+"""What could once be linked to still answers.
 
-`addresses.txt` has each heading, figure and card that a chapter had then. What has moved is on the lab's
-sheet, under the same name, and a script of the page leads there.
+`addresses.txt` has each heading, figure and card that a lab's chapter had before its lab became a page
+of its own. What has moved is on the sheet, under the same name, and a script of the page leads there.
+`pages.txt` has the pages of 2026-11-29, explorations included; what is a page no more leads to the one
+that has taken it in. Add lines when pages come; take none out.
 """
 
 from pathlib import Path
@@ -10,8 +12,10 @@ import pytest
 
 from book.tools.check import read_page
 from book.tools.contents import chapter_pages
+from book.tools.mdbook import ROOT
 from tests.book.reading import SOURCE, reading
 from tests.marks import nightly_but
+from yaie.core.compat import tomllib
 from yaie.curriculum.manifest import load_curriculum
 
 ADDRESSES = Path(__file__).with_name("addresses.txt").read_text("utf-8").split()
@@ -20,6 +24,8 @@ SHEETS = {
     for lab in load_curriculum().labs
     if (SOURCE / f"labs/{lab.key}.md").is_file()
 }
+PAGES = Path(__file__).with_name("pages.txt").read_text("utf-8").split()
+REDIRECTS = tomllib.loads((ROOT / "book.toml").read_text("utf-8"))["output"]["html"]["redirect"]
 TOP = "the-lab"
 """The heading of the part that is now a page: it leads to the top of that page."""
 
@@ -73,3 +79,23 @@ def test_the_half_of_the_roofline_that_moved_still_answers(built):
     moved = {"what-limits-decode-attention", "batch-1-and-batch-256"}
     assert moved <= set(read_page(built / "kv-cache.html").ids)
     assert "kv-cache.html#what-limits-decode-attention" in page.links
+
+
+def test_every_page_that_there_was_answers(built):
+    assert len(PAGES) >= 97
+    assert sum(page.startswith("explore/") for page in PAGES) == 22
+    gone = [page for page in PAGES if f"/{page}" in REDIRECTS]
+    assert [page for page in PAGES if not (built / page).is_file()] == []
+    # A page is its own chapter, or it is one of those that lead elsewhere.
+    assert [page for page in PAGES if not (SOURCE / page).with_suffix(".md").is_file()] == gone
+    for page in gone:
+        assert (built / REDIRECTS[f"/{page}"]).is_file()
+
+
+@pytest.mark.parametrize("old", sorted({address.partition("#")[0] for address in REDIRECTS}))
+def test_a_browser_that_asks_for_a_page_that_is_gone_gets_the_other(browser, built, old):
+    with reading(browser, built, "index") as (opened, wrong):
+        opened.goto(f"{built.as_uri()}{old}")
+        opened.wait_for_url(f"**/{REDIRECTS[old]}*")
+        opened.locator("main h1").first.wait_for()
+        assert wrong == []

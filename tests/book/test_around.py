@@ -53,6 +53,34 @@ def test_64_tokens_read_most_experts(page: Any) -> None:
     assert found["sent"] == pytest.approx(58 * 64 * found["remote"] * 7168 * 3)
 
 
+@pytest.mark.parametrize("name", EXPERTS)
+def test_a_draw_gives_each_token_its_experts_and_is_what_the_formula_expects(
+    page: Any, name: str
+) -> None:
+    model = EXPERTS[name]
+    touched = []
+    before = [0] * model["count"]
+    for tokens in range(1, 65):
+        drawn = of(page, "around.draws", model, tokens)
+        assert len(set(drawn["last"])) == model["chosen"]
+        # A larger step is the smaller one, and one token more.
+        assert [now - then for now, then in zip(drawn["rows"], before, strict=True)] == [
+            int(expert in drawn["last"]) for expert in range(model["count"])
+        ]
+        before = drawn["rows"]
+        touched.append(sum(map(bool, before)))
+    expected = of(page, "around.experts", model, {"tokens": 64, "ranks": 1, "width": 2})
+    assert touched[-1] == pytest.approx(expected["touched"], rel=0.05)
+    assert before == of(page, "around.draws", model, 64)["rows"]
+
+
+def test_random_numbers_are_spread(page: Any) -> None:
+    numbers = [of(page, "around.random", seed) for seed in range(1, 400)]
+    assert all(0 <= one < 1 for one in numbers)
+    assert 0.45 < sum(numbers) / len(numbers) < 0.55
+    assert len(set(numbers)) == len(numbers)
+
+
 def test_one_rank_sends_nothing(page: Any) -> None:
     assert (
         of(page, "around.experts", EXPERTS["mixtral"], {"tokens": 9, "ranks": 1, "width": 2})[

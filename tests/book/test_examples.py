@@ -33,7 +33,11 @@ def test_a_program_runs(program):
 
 def test_the_chapter_prints_the_profile_that_was_recorded():
     figures = json.loads((ROOT / "book/evidence/step_profile.json").read_text("utf-8"))
-    [block] = [block for block in read_chapter("step-profile") if block.commands]
+    [block] = [
+        block
+        for block in read_chapter("profiling")
+        if block.commands and "step_profile" in block.commands[0].text
+    ]
     assert list(block.commands[0].expected) == step_profile.lines(figures)
 
 

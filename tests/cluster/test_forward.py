@@ -16,7 +16,9 @@ from yaie.cluster.prefixes import chain
 from yaie.cluster.prompt_start import prompt_start
 from yaie.core.errors import EngineOverloadedError
 from yaie.parts import load_part
+from yaie.server.dialects.messages_errors import PATH as MESSAGES
 from yaie.server.dialects.messages_errors import AnthropicErrors
+from yaie.server.request_head import Heads
 
 JSON = [(b"content-type", b"application/json")]
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
@@ -53,7 +55,8 @@ def ask(
     plans: Plan, path: str = "/v1/completions", body: bytes = b"{}", **headers: str
 ) -> tuple[httpx.Response, FakeReplicas]:
     replicas = FakeReplicas(plans)
-    app = AnthropicErrors(Forward(replicas, load_part("api_server", "none").package))
+    api = load_part("api_server", "none").package
+    app = Heads(Forward(replicas, api), api.http_error, {MESSAGES: AnthropicErrors})
 
     async def post() -> httpx.Response:
         transport = httpx.ASGITransport(app)

@@ -4,7 +4,7 @@ import pytest
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
-from yaie.engine.input.limits import MAX_LOGPROB_ENTRIES, check_answer_size
+from yaie.engine.input.beyond_text import MAX_LOGPROB_ENTRIES, check_answer_size
 
 CONTEXT = 1000
 PROMPT = [1] * 10

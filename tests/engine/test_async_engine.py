@@ -17,7 +17,7 @@ from yaie.core.errors import (
 )
 from yaie.core.params import SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, EngineState
-from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.background.streams import RequestStream
 
 LONG = "x" * 900
 Test = Callable[[FakeEngine, AsyncEngine], Coroutine[Any, Any, None]]

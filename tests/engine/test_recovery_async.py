@@ -14,7 +14,7 @@ from tests.server.conftest import LiveServer, serving
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
 from yaie.engine.background.async_engine import AsyncEngine, EngineState
-from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.background.streams import RequestStream
 from yaie.engine.llm_engine import LLMEngine
 
 PARAMS = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from yaie.core.output import RequestOutput
 from yaie.core.request import TokenLogprob
-from yaie.engine.background.request_stream import MOST_ENTRIES, TURN, RequestStream
+from yaie.engine.background.streams import MOST_ENTRIES, TURN, RequestStream
 
 TOP = tuple((token, -1.0) for token in range(20))
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from yaie.engine.background.prompts import MIDDLE, Prompts
-from yaie.engine.background.tokenizer_thread import TokenizerThread
-from yaie.models.text_encoder import LONG, PromptText
+from yaie.engine.background.prompts import MIDDLE, Prompts, TokenizerThread
+from yaie.models.tokenizer import LONG, PromptText
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:

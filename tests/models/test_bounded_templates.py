@@ -8,8 +8,9 @@ from tests.models.test_chat_templates import PARTS_ONLY, TALK, TEXTS
 from tests.models.tiny import tiny_tokenizer
 from tests.server.tool_models import STYLES
 from yaie.core.errors import InvalidRequestError
-from yaie.models import Tokenizer, bounded_templates
-from yaie.models.chat_templates import ChatTemplates, in_parts
+from yaie.models import Tokenizer, template_work
+from yaie.models.chat_templates import ChatTemplates
+from yaie.models.template_parts import in_parts
 
 LOOP = "{% for x in range(99999) %}"
 WITHOUT_END = {
@@ -49,13 +50,13 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 @pytest.fixture(autouse=True)
 def _fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that are reached sooner; one is as good as another."""
-    monkeypatch.setattr(bounded_templates, "MOST_STEPS", 2000)
-    monkeypatch.setattr(bounded_templates, "MOST_CHARS", 1 << 21)
+    monkeypatch.setattr(template_work, "MOST_STEPS", 2000)
+    monkeypatch.setattr(template_work, "MOST_CHARS", 1 << 21)
 
 
 @pytest.mark.parametrize("kind", WITHOUT_END)
 def test_a_template_that_works_without_end_is_ended(kind: str, tokenizer: Tokenizer) -> None:
-    with pytest.raises(bounded_templates.TemplateWorkError):
+    with pytest.raises(template_work.TemplateWorkError):
         ChatTemplates(tokenizer.of_transformers).rendered(WITHOUT_END[kind], TALK)
 
 

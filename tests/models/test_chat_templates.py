@@ -12,7 +12,7 @@ from tests.models.tiny import CHAT_TEMPLATE, tiny_tokenizer
 from yaie.core.errors import InvalidRequestError
 from yaie.engine.input.prompt_text import encode_chat
 from yaie.models import Tokenizer
-from yaie.models.chat_templates import in_parts
+from yaie.models.template_parts import in_parts
 
 LOOP = (
     "{% for part in message['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}"

@@ -17,8 +17,8 @@ from transformers import PreTrainedTokenizerFast
 
 import yaie
 from tests.models.test_token_bytes import metaspace
-from yaie.models.text_encoder import COMPOSED, MAX_BYTES, MAX_BYTES_IN_PYTHON, PromptText
-from yaie.models.tokenizer import Tokenizer
+from yaie.models.text_bounds import COMPOSED, MAX_BYTES, MAX_BYTES_IN_PYTHON
+from yaie.models.tokenizer import PromptText, Tokenizer
 
 WORDS = (
     "the The HTTPServer we've don't x 12345 1 2024-05 éclair e\u0301 das 東京。 語 한국어 ... :\n /* 🙂"
@@ -221,7 +221,7 @@ def test_an_end_has_the_last_tokens_of_the_whole(
 ) -> None:
     whole = PromptText([text], add_special_tokens=False)
     assert tokenizer.end(whole, 3) == whole
-    monkeypatch.setattr(tokenizer._encoder, "max_bytes", 500)
+    monkeypatch.setattr(tokenizer._bounds, "max_bytes", 500)
     end = tokenizer.end(whole, 3)
     assert 0 < end.num_bytes <= 500
     assert tokenizer.encode_parts(end)[-3:] == tokenizer.encode_parts(whole)[-3:]
@@ -283,13 +283,12 @@ class Watched:
 
 
 def test_a_text_is_given_alone_to_the_call_that_gives_up_the_gil(tokenizer: Tokenizer) -> None:
-    encoder = tokenizer._encoder
-    rust, encoder._backend = encoder._backend, Watched(encoder._backend)
+    rust, tokenizer._backend = tokenizer._backend, Watched(tokenizer._backend)
     try:
         tokenizer.encode("the end " * 9000)
-        assert encoder._backend.calls == [("encode_batch_fast", 1)]
+        assert tokenizer._backend.calls == [("encode_batch_fast", 1)]
     finally:
-        encoder._backend = rust
+        tokenizer._backend = rust
 
 
 def test_a_tokenizer_in_rust_may_be_given_more_than_one_in_python(tokenizer: Tokenizer) -> None:

@@ -19,7 +19,8 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.info import EngineInfo
-from yaie.models.text_encoder import MAX_BYTES, PromptText
+from yaie.models.text_bounds import MAX_BYTES
+from yaie.models.tokenizer import PromptText
 from yaie.parts import load_part
 
 

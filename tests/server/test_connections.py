@@ -8,8 +8,9 @@ import pytest
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import connect, head, raw, read_all, status_and_error, still_well
-from yaie.server import connections, run
-from yaie.server.connections import LOOKS, SPARE_FILES, Unread, allowed_connections
+from yaie.server import run, unread
+from yaie.server.unread import LOOKS, Unread
+from yaie.system.descriptors import SPARE_FILES, allowed_connections
 
 
 @pytest.mark.parametrize(
@@ -120,19 +121,19 @@ class Transport(asyncio.Transport):
 
 def test_only_a_client_who_takes_nothing_of_what_lies_ready_is_cut_off() -> None:
     waits, reads, is_read, stops = (Transport() for _ in range(4))  # one waits in the queue
-    loop, unread = asyncio.new_event_loop(), Unread()
+    loop, watched = asyncio.new_event_loop(), Unread()
     for transport in (waits, reads, is_read, stops):
-        unread.watch(transport, loop)
+        watched.watch(transport, loop)
     reads.unread = 1000
     for look in range(3 * LOOKS):
         is_read.unread = 50 * (look % 2)
         reads.unread -= 1
         stops.unread = 70 if look > LOOKS else 0
-        unread._look(loop)
+        watched._look(loop)
         cut = [transport.is_cut for transport in (waits, reads, is_read, stops)]
         assert cut == [False, False, False, look > 2 * LOOKS]
-    unread.forget(stops)
-    assert stops not in unread._seen
+    watched.forget(stops)
+    assert stops not in watched._seen
     loop.close()
 
 
@@ -140,7 +141,7 @@ def test_a_client_who_reads_nothing_of_its_answers_is_cut_off(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost: list[object] = []
-    monkeypatch.setattr(connections, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(unread, "STALL_SECONDS", 0.3)
     monkeypatch.setattr(Unread, "forget", lambda _, transport: lost.append(transport))
     with serving(lambda: fake) as server:
         still_well(server)

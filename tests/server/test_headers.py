@@ -6,7 +6,7 @@ from tests.server.conftest import LiveServer, serving
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import head, raw, status_and_error, still_well
 from yaie.server.connections import MAX_HEAD_BYTES
-from yaie.server.headers import MAX_HEADERS
+from yaie.server.request_head import MAX_HEADERS
 
 GET_PATHS = (
     "/health",

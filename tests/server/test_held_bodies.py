@@ -9,8 +9,10 @@ import pytest
 
 from solutions.api_server import http_error
 from yaie.engine.background.rejections import no_rejections
-from yaie.server import limits
-from yaie.server.limits import BODIES_AT_ONCE, GIVE_BACK, KEPT_AT_ONCE, LARGE, SMALL, BodyLimit
+from yaie.server import held_bodies, limits
+from yaie.server.held_bodies import BODIES_AT_ONCE, KEPT_AT_ONCE, LARGE, SMALL
+from yaie.server.json_limits import MAX_DEPTH, MAX_NAMES, MAX_VALUES
+from yaie.server.limits import GIVE_BACK, BodyLimit
 
 MAX_BYTES = 2 * LARGE
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -19,23 +21,30 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 class Client:
     """Sends a request's body in pieces, each when it is told to, and notes the answer's status."""
 
-    def __init__(self, limit: BodyLimit, size: int, path: str = "/v1/completions") -> None:
+    def __init__(
+        self, limit: BodyLimit, size: int, path: str = "/v1/completions", *, announced: bool = False
+    ) -> None:
         self.status = 0
         self._size = size
         self._pieces: asyncio.Queue[Any] = asyncio.Queue()
-        scope = {"type": "http", "method": "POST", "path": path, "headers": []}
-        self.task = asyncio.create_task(limit(scope, self._pieces.get, self._send))
+        headers = [(b"content-length", b"%d" % size)] * announced
+        self.scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+        self.task = asyncio.create_task(limit(self.scope, self._pieces.get, self._send))
 
     async def _send(self, message: Any) -> None:
         self.status = message.get("status", self.status)
 
-    async def send(self, size: int | None = None) -> None:
-        """So many bytes of it, or all that are left."""
+    async def send(self, size: int | None = None, content: bytes | None = None) -> None:
+        """So many bytes of it, or all that are left. content: blanks, if it is not given."""
         size = self._size if size is None else size
         self._size -= size
-        self._pieces.put_nowait(
-            {"type": "http.request", "body": b" " * size, "more_body": self._size > 0}
-        )
+        message = {
+            "type": "http.request",
+            "body": content or b" " * size,
+            "more_body": self._size > 0,
+        }
+        self._pieces.put_nowait(message)
+        del message
         for _ in range(5):  # the server has its turn
             await asyncio.sleep(0)
 
@@ -63,7 +72,7 @@ class Held:
 
 
 def run(test: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LARGE_BYTES_A_SECOND", 1e12)
+    monkeypatch.setattr(held_bodies, "LARGE_BYTES_A_SECOND", 1e12)
     asyncio.run(asyncio.wait_for(test(), 60))  # type: ignore[arg-type]
 
 
@@ -131,10 +140,10 @@ def test_bytes_are_given_back_when_a_body_is_read_and_not_when_it_is_answered(
             await client.send()
             while app.begun < number:
                 await asyncio.sleep(0.001)
-        assert limit._held[:3] == [0, 0, 0]
+        assert limit._held._held[:3] == [0, 0, 0]
         app.go.set()
         assert {await client.answered() for client in waiting} == {200}
-        assert limit._held == [0, 0, 0, 0]
+        assert limit._held._held == [0, 0, 0, 0]
 
     run(test, monkeypatch)
 
@@ -169,10 +178,58 @@ def test_an_application_that_does_not_say_so_gives_back_at_its_end(
         limit = body_limit(app)
         client = Client(limit, LARGE)
         await client.send()
-        assert sum(limit._held) == LARGE
+        assert sum(limit._held._held) == LARGE
         app.go.set()
         await client.answered()
-        assert sum(limit._held) == 0
+        assert sum(limit._held._held) == 0
+
+    run(test, monkeypatch)
+
+
+def test_a_small_body_that_is_announced_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert min(MAX_NAMES, MAX_VALUES) > SMALL  # so its depth is all that is to be counted
+
+    async def test() -> None:
+        app = Held(gives_back=False)
+        limit = body_limit(app)
+        client = Client(limit, SMALL, announced=True)
+        await client.send(5)
+        await client.send()
+        while not app.begun:
+            await asyncio.sleep(0.001)
+        assert limit._held._held == [0, 0, 0, 0]
+        assert GIVE_BACK not in client.scope
+        app.go.set()
+        assert await client.answered() == 200
+
+    run(test, monkeypatch)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"{}", 200),
+        (b"\xef\xbb\xbf{}", 200),
+        (b"[" * (MAX_DEPTH + 1), 400),
+        (b'"' + b"[" * 1000 + b'"', 200),
+        (b"[" + b"[]," * 1000 + b"[]]", 200),
+        (b"\xff", 400),
+        ("[]".encode("utf-16"), 400),
+        ("[]".encode("utf-16-le"), 400),
+        ("[]".encode("utf-16-be"), 400),
+        ("[]".encode("utf-32-be"), 400),
+    ],
+)
+def test_a_small_body_is_looked_through_whether_it_is_announced_or_not(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, status: int, announced: bool
+) -> None:
+    async def test() -> None:
+        app = Held(gives_back=False)
+        app.go.set()
+        client = Client(body_limit(app), len(content), announced=announced)
+        await client.send(content=content)
+        assert await client.answered() == status
 
     run(test, monkeypatch)
 
@@ -189,19 +246,21 @@ def test_nothing_of_the_server_keeps_a_body_that_was_received(
 
     async def test() -> None:
         for size in (SMALL, LARGE + 1):
-            client = Client(body_limit(app), size)
-            await client.send()
-            assert await client.answered() == 200
+            for announced in (True, False):
+                client = Client(body_limit(app), size, announced=announced)
+                await client.send()
+                assert await client.answered() == 200
 
     run(test, monkeypatch)
-    assert references == [2, 2]  # `body` and the argument
+    assert references == [2] * 4  # `body` and the argument
 
 
+@pytest.mark.parametrize("size", [SMALL, MAX_BYTES])
 @pytest.mark.parametrize(
     ("stall", "seconds", "words"), [(0.05, 9, "nothing of it"), (9, 0.05, "0.05")]
 )
 def test_a_client_that_owes_a_body_and_sends_nothing_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, stall: float, seconds: float, words: str
+    monkeypatch: pytest.MonkeyPatch, stall: float, seconds: float, words: str, size: int
 ) -> None:
     said: list[Any] = []
 
@@ -211,10 +270,10 @@ def test_a_client_that_owes_a_body_and_sends_nothing_is_cut_off(
 
     async def test() -> None:
         limit = BodyLimit(Held(), refuse, MAX_BYTES, seconds, no_rejections())
-        client = Client(limit, MAX_BYTES)
-        await client.send(LARGE)
+        client = Client(limit, size, announced=True)
+        await client.send(size // 2)
         assert await client.answered() == 408
-        assert sum(limit._held) == 0
+        assert sum(limit._held._held) == 0
 
     monkeypatch.setattr(limits, "STALL_SECONDS", stall)
     run(test, monkeypatch)
@@ -242,7 +301,7 @@ def test_of_many_bodies_above_a_small_size_one_is_looked_through_in_a_turn_of_th
             loop.call_soon(count)
 
         count()
-        monkeypatch.setattr(limits, "looked_through", lambda chunks, path: turns.append(turn))
+        monkeypatch.setattr(held_bodies, "looked_through", lambda chunks, path: turns.append(turn))
         clients = [Client(limit, size) for _ in range(8)]
         await asyncio.sleep(0)
         for client in clients:

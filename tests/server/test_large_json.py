@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from solutions.api_server.conversation import Message
 from solutions.api_server.schemas import ChatRequest
 from tests.server.conftest import LiveServer, serving
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON
 from yaie.core.errors import InvalidRequestError
-from yaie.server import large_json
-from yaie.server.body_process import Wanted, parsed
+from yaie.server import json_route
+from yaie.server.body_process import parsed
 from yaie.server.body_reader import BodyReader, body_reader, large_body_reader, reader_of
 from yaie.server.dialects.responses_body import ResponsesRequest
-from yaie.server.large_json import LargeJsonRequest
-from yaie.server.limits import LARGE, SMALL
+from yaie.server.held_bodies import LARGE, SMALL
+from yaie.server.json_route import JsonRequest
+from yaie.server.wanted import Wanted
 
 CHAT, TEXT, TOKENS = "/v1/chat/completions", "/v1/completions", "/tokenize"
 ODD = {
@@ -145,20 +145,21 @@ def test_the_event_loop_neither_parses_nor_validates_a_large_body(
     parsings: list[int] = []
     validations: list[Any] = []
 
-    def noted(body: bytes) -> Any:
+    def noted(body: bytes, **_: Any) -> Any:
         parsings.append(len(body))
         return parsed(body)
 
     content = json.dumps({"messages": HI * 500, "max_tokens": 1}).encode()
-    monkeypatch.setattr(large_json, "parsed", noted)
-    with_one = Message._with_one_unknown.__func__  # type: ignore[attr-defined]
+    for name in ("parsed", "from_json"):
+        monkeypatch.setattr(json_route, name, noted)
+    adapter = json_route.adapter
     monkeypatch.setattr(
-        Message, "_with_one_unknown", classmethod(lambda *args: validations.append(with_one(*args)))
+        json_route, "adapter", lambda kind: validations.append(kind) or adapter(kind)
     )
     assert server.http.post(CHAT, content=padded(content), headers=JSON).status_code == 200
     assert (parsings, validations) == ([], [])
     assert server.http.post(CHAT, json={"messages": HI, "max_tokens": 1}).status_code == 200
-    assert len(parsings) == 1
+    assert (len(parsings), len(validations)) == (1, 1)
 
 
 def test_a_body_that_is_there_is_not_copied() -> None:
@@ -167,7 +168,7 @@ def test_a_body_that_is_there_is_not_copied() -> None:
     async def receive() -> Any:
         return {"type": "http.request", "body": content, "more_body": False}
 
-    request = LargeJsonRequest({"type": "http", "headers": []}, receive)
+    request = JsonRequest({"type": "http", "headers": []}, receive)
     assert asyncio.run(request.body()) is content
 
 

@@ -11,11 +11,14 @@ from pydantic import BaseModel
 from tests.server.conftest import LiveServer
 from tests.server.taken import bodies_taken
 from yaie.core.errors import InvalidRequestError
+from yaie.core.fields import MAX_JSON_DEPTH
+from yaie.server.held_bodies import SMALL
+from yaie.server.json_limits import MAX_DEPTH
 from yaie.server.lenient.fields import FIELDS, Ignored, Refused, Renamed
 from yaie.server.lenient.nearness import nearest
 from yaie.server.lenient.notes import IGNORED, MAX_TOKENS, MOST, Notes, noting
 from yaie.server.lenient.top import rewritten
-from yaie.server.limits import SMALL
+from yaie.server.lenient.validated import MOST_UNKNOWN
 
 CHAT, TEXT, RESPONSES, MESSAGES = (
     "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
@@ -103,6 +106,30 @@ def test_what_is_unknown_is_left_out_wherever_it_stands(live: LiveServer, paddin
         "messages[].is_error",
         "messages[].timestamp",
     }
+
+
+@SIZES
+def test_more_unknown_names_in_one_object_than_any_type_has_are_refused(
+    live: LiveServer, padding: int
+) -> None:
+    for number, status in ((MOST_UNKNOWN, 200), (MOST_UNKNOWN + 1, 400)):
+        message = {**HI, **{f"k{i}": 1 for i in range(number)}}
+        answer = ask(live, CHAT, padding=padding, messages=[HI, message, HI])
+        assert answer.status_code == status
+    assert "k0" in refusal(answer, "messages[1].k0")
+
+
+@SIZES
+def test_the_depth_of_arguments_is_bounded_in_a_body_that_is_right_otherwise(
+    live: LiveServer, padding: int
+) -> None:
+    for levels, words in ((MAX_JSON_DEPTH, "nested more"), (MAX_DEPTH, f"than {MAX_DEPTH} levels")):
+        arguments = '{"a": %s}' % ("[" * levels + "]" * levels)
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        called = {"role": "assistant", "content": "", "tool_calls": [call]}
+        answer = ask(live, CHAT, padding=padding, messages=[HI, called, HI])
+        field = "messages[1].tool_calls[0].function.arguments"
+        assert words in refusal(answer, field)
 
 
 def test_null_means_absent_everywhere(live: LiveServer) -> None:

@@ -17,8 +17,8 @@ import pytest
 from tests.server.conftest import LiveServer, within
 from tests.server.fake_engine import FakeEngine
 from yaie.core.errors import ConfigError
-from yaie.server import request_id
 from yaie.server.logs import JsonLines, LogFile, OneLine, activity, log_activity, start_logging
+from yaie.server.request_head import request_id
 
 TEXT = {"prompt": "secret words"}
 
@@ -128,11 +128,11 @@ def record_of(message: str, **more: object) -> logging.LogRecord:
 
 
 def test_text_lines_escape_controls_and_name_the_request() -> None:
-    token = request_id.current.set("id-1")
+    token = request_id.set("id-1")
     try:
         line = OneLine().format(record_of("a\nb\u2028c\x7f"))
     finally:
-        request_id.current.reset(token)
+        request_id.reset(token)
     assert line.endswith("INFO     a\\nb\\u2028c\\x7f [id-1]")
     assert OneLine().format(record_of("plain")).endswith("INFO     plain")
 

@@ -23,7 +23,7 @@ from yaie.engine.input.limits import resolve_max_tokens
 from yaie.parts import load_parts
 from yaie.server.app import create_app
 from yaie.server.dialects.messages_errors import PATH as MESSAGES
-from yaie.server.limits import LARGE
+from yaie.server.held_bodies import LARGE
 
 pytestmark = pytest.mark.slow
 

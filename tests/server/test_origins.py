@@ -1,14 +1,17 @@
 """Host and Origin: by which names the server is asked, and that no stranger's page gets anything."""
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
+from solutions.api_server import http_error
 from tests.server.conftest import LiveServer, serving
 from tests.server.fake_engine import FakeEngine
 from yaie.core.errors import ConfigError
 from yaie.server.listen import is_loopback, name_in
+from yaie.server.origins import MOST_KNOWN, OriginGuard
 from yaie.server.settings import ServerSettings
 
 EVIL = "http://evil.example"
@@ -45,6 +48,30 @@ def test_another_name_is_refused_with_a_sentence_that_names_the_flag(fake_live: 
     assert "--allowed-host evil.example." in get(fake_live, Host="evil.example:1").text
     told = fake_live.http.post("/v1/messages", headers={"Host": "evil.example"}, json={}).json()
     assert told["error"]["type"] == "permission_error"
+
+
+def test_a_head_that_was_let_in_lets_in_no_other(fake_live: LiveServer) -> None:
+    own = fake_live.url
+    host = own.removeprefix("http://")
+    for _ in range(2):
+        assert get(fake_live, Host=host, Origin=own).status_code == 200
+        assert get(fake_live, Host=host, Origin=EVIL).status_code == 403
+        assert get(fake_live, Host="localhost", Origin=own).status_code == 403
+        assert get(fake_live, Host="evil.example", Origin=own).status_code == 403
+        assert get(fake_live, Host=host).status_code == 200
+
+
+def test_only_so_many_heads_are_remembered() -> None:
+    sent: list[int] = []
+
+    async def app(*_: Any) -> None:
+        sent.append(len(guard._known))
+
+    guard = OriginGuard(app, http_error, (), (), ())
+    for number in range(MOST_KNOWN + 5):
+        headers = [[b"host", b"%d.localhost" % number], [b"accept", b"*/*"]]
+        asyncio.run(guard({"type": "http", "path": "/", "headers": headers}, app, app))
+    assert (len(sent), max(sent)) == (MOST_KNOWN + 5, MOST_KNOWN)
 
 
 def test_probes_and_prometheus_may_use_any_name(fake_live: LiveServer) -> None:

@@ -19,8 +19,8 @@ from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.engine.input.grammars.compiler import TOO_LARGE
 from yaie.engine.llm_engine import LLMEngine
+from yaie.server.answer_form import AnswerForm
 from yaie.server.extras.reasoning import FORMATS
-from yaie.server.service import _to_blame
 from yaie.server.tools import ToolFormat
 from yaie.server.tools.deepseek import BEGIN, CALL
 from yaie.server.tools.text_grammars import TextGrammar
@@ -319,13 +319,17 @@ def test_a_grammar_that_cannot_be_followed_is_named_if_it_is_the_only_one() -> N
     text = TextGrammar("input", "lark", LINES, "tools[3].format.definition")
     too_large = InvalidRequestError(f"the grammar {TOO_LARGE}", param="response_format")
     other = InvalidRequestError("the grammar cannot be compiled", param="response_format")
-    assert _to_blame(too_large, {"lines": text}) == "tools[3].format.definition"
+
+    def blamed(error: InvalidRequestError, texts: dict[str, TextGrammar]) -> str | None:
+        return AnswerForm(Constraint("tools"), texts=texts).blamed(error).param
+
+    assert blamed(too_large, {"lines": text}) == "tools[3].format.definition"
     for error, texts in (
         (too_large, {"a": text, "b": text}),
         (too_large, {}),
         (other, {"a": text}),
     ):
-        assert _to_blame(error, texts) == "tools"
+        assert blamed(error, texts) == "tools"
 
 
 def test_a_lexeme_that_leaves_nothing_to_the_next_one_ends_with_the_limit(hermes: Caller) -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from solutions.api_server.schemas import ChatRequest
 from yaie.core.errors import InvalidRequestError
+from yaie.core.fields import MAX_JSON_DEPTH
 from yaie.server import json_limits, work
+from yaie.server.held_bodies import SMALL
 from yaie.server.json_limits import MAX_DEPTH, MAX_NAMES, MAX_VALUES
 from yaie.server.work import MAX_SCHEMA_CHARS, MAX_SCHEMA_VALUES, check_work
 
@@ -69,6 +71,13 @@ def test_what_no_template_could_write_again_is_refused_inside_of_arguments(text:
 
     with pytest.raises(ValidationError, match="arguments"):
         ChatRequest.model_validate(chat(text))
+
+
+def test_a_small_body_holds_no_more_than_may_be_but_for_the_depth_of_arguments() -> None:
+    """So one that is right as it is need not be looked through (`json_route.py`)."""
+    assert min(MAX_VALUES, MAX_NAMES, MAX_SCHEMA_CHARS) > SMALL
+    assert SMALL // 2 + 1 < MAX_SCHEMA_VALUES  # a value has two bytes, with its comma
+    assert MAX_JSON_DEPTH < MAX_DEPTH  # which validation sees to
 
 
 def schemas(schema: Any) -> list[tuple[str, dict[str, Any]]]:

@@ -11,7 +11,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
 from yaie.engine.background.async_engine import AsyncEngine
-from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.background.streams import RequestStream
 
 
 @dataclass(slots=True)

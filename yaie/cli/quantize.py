@@ -158,7 +158,8 @@ def _texts(tokenizer: Any, given: Path) -> Iterator[str]:
 
 def _said(tokenizer: Any, talk: list[dict[str, str]]) -> str:
     """A conversation as the model sees it."""
-    from yaie.models.chat_templates import ChatTemplates, in_parts
+    from yaie.models.chat_templates import ChatTemplates
+    from yaie.models.template_parts import in_parts
 
     if not tokenizer.chat_template:
         return "\n".join(turn["content"] for turn in talk) + "\n"

@@ -19,7 +19,7 @@ from yaie.cluster.lost import EVENT_END, died, last_events
 from yaie.cluster.prefixes import chain
 from yaie.cluster.prompt_start import prompt_start
 from yaie.core.errors import EngineOverloadedError, YaieError
-from yaie.server.limits import COME_BACK, LARGE
+from yaie.server.held_bodies import COME_BACK, LARGE
 
 if TYPE_CHECKING:
     from yaie.core.contracts import ApiServer

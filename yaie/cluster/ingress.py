@@ -28,7 +28,7 @@ from yaie.engine.background.rejections import no_rejections
 from yaie.parts import load_part
 from yaie.server.app import add_middleware
 from yaie.server.logs import start_logging
-from yaie.server.request_id import HEADER, RequestId
+from yaie.server.request_head import HEADER, RequestId
 from yaie.server.settings import ServerSettings
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from yaie.server.app import create_app
 from yaie.server.engine import engine_for
 from yaie.server.logs import log_activity, start_logging
 from yaie.server.metrics import EngineCollector, process_registry
-from yaie.server.request_id import RequestId
+from yaie.server.request_head import RequestId
 from yaie.server.service import Service
 from yaie.server.settings import ServerSettings
 

@@ -21,7 +21,11 @@ MAX_SALT_CHARS = 256
 
 def _require(condition: bool, param: str, message: str) -> None:
     if not condition:
-        raise InvalidRequestError(f"{param} {message}", param=param)
+        raise _refusal(param, message)
+
+
+def _refusal(param: str, message: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{param} {message}", param=param)
 
 
 def _require_range(limits: Range, value: float, param: str, what: str = "") -> None:
@@ -169,22 +173,23 @@ class SamplingParams:
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             is_finite = is_number and abs(value) <= LARGEST
-            _require(is_finite, name, f"must be a finite number, got {shown(value)}")
+            if not is_finite:
+                raise _refusal(name, f"must be a finite number, got {shown(value)}")
         for name in ("top_k", "n", "min_tokens"):
-            value = getattr(self, name)
-            _require(type(value) is int, name, f"must be an integer, got {shown(value)}")
+            if type(value := getattr(self, name)) is not int:
+                raise _refusal(name, f"must be an integer, got {shown(value)}")
         for name in (
             "max_tokens", "seed", "logprobs", "prompt_logprobs", "truncate_prompt_tokens",
         ):  # fmt: skip
             value = getattr(self, name)
-            is_integer = value is None or type(value) is int
-            _require(is_integer, name, f"must be an integer, got {shown(value)}")
+            if value is not None and type(value) is not int:
+                raise _refusal(name, f"must be an integer, got {shown(value)}")
         for name in (
             "ignore_eos", "add_special_tokens", "fits_context", "include_stop_str_in_output",
             "skip_special_tokens",
         ):  # fmt: skip
-            value = getattr(self, name)
-            _require(type(value) is bool, name, f"must be true or false, got {shown(value)}")
+            if type(value := getattr(self, name)) is not bool:
+                raise _refusal(name, f"must be true or false, got {shown(value)}")
         stops_are_strings = isinstance(self.stop, tuple) and all(
             isinstance(text, str) for text in self.stop
         )

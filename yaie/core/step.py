@@ -34,7 +34,6 @@ some, says which rows the others are about, with an entry for each along their f
 request asks for is not there."""
 
 
-# ANCHOR: new_seats
 @dataclass(slots=True)
 class NewSeats:
     """Requests that begin to run, or begin anew after a preemption: m of them.
@@ -58,9 +57,6 @@ class NewSeats:
     random_seeds: NDArray[np.int64]
     steps: NDArray[np.int64]
     extras: Extras = field(default_factory=dict)
-
-
-# ANCHOR_END: new_seats
 
 
 # ANCHOR: step_input

@@ -1,31 +1,17 @@
-"""The chat templates of a model: which one a conversation is given, and in which form it takes contents.
-
-A content is a text to most templates, `message.content`. Others go through its parts, each
-{"type": "text", "text": ...}, and make nothing at all of a text: the prompt comes out empty, without an
-error. Which of the two a template is shows when it is tried.
-"""
+"""The chat templates of a model: which one a conversation is given, and what it makes of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError
-from yaie.models.bounded_templates import bound_templates, metered
+from yaie.models.bounded_templates import bound_templates
+from yaie.models.template_parts import takes_parts
+from yaie.models.template_work import metered
 
 Json = dict[str, Any]
 
 DEFAULT, FOR_TOOLS = "default", "tool_use"
 """Names that transformers gives templates, where a model has several."""
-
-_TALKS = (("system", "user", "assistant", "user"), ("user", "assistant", "user"), ("user",))
-"""Conversations that a template is tried with, until it takes one."""
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "look_up",
-        "description": "Looks up.",
-        "parameters": {"type": "object", "properties": {}},
-    },
-}
 
 
 class ChatTemplates:
@@ -33,6 +19,7 @@ class ChatTemplates:
 
     def __init__(self, tokenizer: Any) -> None:
         """tokenizer: of transformers."""
+        bound_templates()
         self._tokenizer = tokenizer
         self._wants_parts: dict[str, bool] = {}
 
@@ -70,7 +57,6 @@ class ChatTemplates:
     def rendered(self, template: str, messages: Sequence[Json], **options: Any) -> str:
         """What a template makes of these messages, with a bound on its work (`bounded_templates`).
         Raises whatever its author wants, or its programming does."""
-        bound_templates()
         with metered():
             text: str = self._tokenizer.apply_chat_template(
                 messages, chat_template=template, tokenize=False, **options
@@ -80,54 +66,5 @@ class ChatTemplates:
     def wants_parts(self, template: str) -> bool:
         """Whether a template goes through the parts of a content, and does not take a text."""
         if template not in self._wants_parts:
-            self._wants_parts[template] = self._try(template)
+            self._wants_parts[template] = takes_parts(template, self.rendered)
         return self._wants_parts[template]
-
-    def _try(self, template: str) -> bool:
-        for tools in (None, [_TOOL]):
-            for roles in _TALKS:
-                texts = self._shown(template, roles, tools, as_parts=False)
-                if texts == len(roles):
-                    return False
-                parts = self._shown(template, roles, tools, as_parts=True)
-                if texts or parts:
-                    return parts > texts
-        return False
-
-    def _shown(
-        self, template: str, roles: Sequence[str], tools: list[Json] | None, *, as_parts: bool
-    ) -> int:
-        """How many contents a template writes; 0 if it refuses the conversation."""
-        marks = [f"yaie{index}content" for index in range(len(roles))]
-        talk = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
-        try:
-            told = self.rendered(
-                template,
-                in_parts(talk) if as_parts else talk,
-                tools=tools,
-                add_generation_prompt=True,
-            )
-        except Exception:  # noqa: BLE001 (a template is a program: what it raises is up to its author)
-            return 0
-        # A template for texts prints a list as Python or as JSON writes it, with quotes.
-        quoted = ("'{}'", '"{}"') if as_parts else ()
-        return sum(
-            mark in told and not any(form.format(mark) in told for form in quoted) for mark in marks
-        )
-
-
-def in_parts(messages: Sequence[Json]) -> list[Json]:
-    """The messages, their contents as lists of parts."""
-    return [
-        {**message, "content": _parts(message)} if "content" in message else message
-        for message in messages
-    ]
-
-
-def _parts(message: Json) -> Any:
-    content = message["content"]
-    if not isinstance(content, str):
-        return content
-    if not content and message.get("tool_calls"):
-        return []
-    return [{"type": "text", "text": content}]

@@ -1,25 +1,51 @@
 """`Tokenizer`: text to token ids and back, and chats to prompts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yaie.core.errors import InvalidRequestError, ModelError
-from yaie.models.chat_templates import ChatTemplates, in_parts
-from yaie.models.fields import TOKENIZER, check_fields
-from yaie.models.json_files import read_json
-from yaie.models.lookalikes import refuse_pointer
-from yaie.models.text_encoder import PromptText, TextEncoder
+from yaie.core.errors import InvalidRequestError
+from yaie.models.chat_templates import ChatTemplates
+from yaie.models.template_parts import in_parts
+from yaie.models.text_bounds import TextBounds, num_bytes
+from yaie.models.text_encoder import SlowEncoder, in_rust
 from yaie.models.token_bytes import TokenBytes, decoder, whole_decoder
+from yaie.models.tokenizer_files import first_line, loaded
 
-_VOCABULARIES = (
-    "tokenizer.json",
-    "vocab.json",
-    "vocab.txt",
-    "*.model",
-    "*.tiktoken",
-    "tekken.json",
-)
+LONG = 1 << 14
+"""Characters: some 10 ms of work."""
+
+
+@dataclass(slots=True)
+class PromptText:
+    """A prompt before it is tokenized: texts, each tokenized by itself, and tokens between them.
+
+    add_special_tokens: what the tokenizer puts around a text, such as a BOS.
+    """
+
+    parts: list[str | list[int]]
+    add_special_tokens: bool = True
+
+    @property
+    def texts(self) -> list[str]:
+        """The parts that are not tokens yet."""
+        return [part for part in self.parts if isinstance(part, str)]
+
+    @property
+    def num_chars(self) -> int:
+        """Of all texts."""
+        return sum(map(len, self.texts))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether tokenizing it takes so long that others should not wait for it."""
+        return self.num_chars > LONG
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all texts in UTF-8."""
+        return sum(map(num_bytes, self.texts))
 
 
 class Tokenizer:
@@ -34,8 +60,10 @@ class Tokenizer:
     def __init__(self, tokenizer: Any, model_type: str = "") -> None:
         """tokenizer: a transformers tokenizer. model_type: of the config, for the chat fallback."""
         self._tokenizer = tokenizer
-        self._encoder = TextEncoder(tokenizer)
-        self.max_bytes = self._encoder.max_bytes
+        self._backend = in_rust(tokenizer)
+        self._slowly = SlowEncoder(tokenizer)
+        self._bounds = TextBounds(self._backend)
+        self.max_bytes = self._bounds.max_bytes
         self._templates = ChatTemplates(tokenizer)
         self._joins_turns = model_type == "gpt2"
         self._bytes = TokenBytes(tokenizer)
@@ -48,32 +76,7 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: Path, model_type: str = "") -> "Tokenizer":
         """Read the tokenizer of a model's folder. Raises ModelError if there is none, or it is bad."""
-        from transformers import AutoTokenizer
-
-        if not any(path for pattern in _VOCABULARIES for path in folder.glob(pattern)):
-            raise ModelError(
-                f"{folder} has no tokenizer (tokenizer.json, or the files of an older one). Copy the "
-                "tokenizer files of the model it was trained from into the folder."
-            )
-        check_files(folder)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-        except Exception as error:  # every kind of tokenizer fails in its own way
-            for path in folder.iterdir():
-                refuse_pointer(path)
-            files = sorted(path.name for kind in _VOCABULARIES for path in folder.glob(kind))
-            raise ModelError(
-                f"the tokenizer in {folder} ({', '.join(files)}) cannot be loaded: "
-                f"{_first_line(error)}. If its files are whole, the kind is one that this installation "
-                "of transformers does not know."
-            ) from error
-        if not tokenizer.chat_template and (folder / "chat_template.json").is_file():
-            from yaie.models.processor_template import take_template
-
-            take_template(tokenizer, folder)
-        return cls(tokenizer, model_type)
+        return cls(loaded(folder), model_type)
 
     @property
     def of_transformers(self) -> Any:
@@ -81,8 +84,16 @@ class Tokenizer:
         return self._tokenizer
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a text, with what the model wants around it (such as a first BOS) by default."""
-        return self._encoder(text, add_special_tokens)
+        """Token ids of a text, with what the model wants around it (such as a first BOS) by default.
+
+        Beside other threads: this call gives up the GIL while it works, with a batch of one too,
+        computes no offsets, and gives the ids of transformers' own `encode`.
+        """
+        if self._backend is None:
+            return self._slowly(text, add_special_tokens)
+        (found,) = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        ids: list[int] = found.ids
+        return ids
 
     def encode_parts(self, prompt: PromptText) -> list[int]:
         """Token ids of a prompt."""
@@ -92,14 +103,12 @@ class Tokenizer:
         return found
 
     def fewest(self, prompt: PromptText) -> int:
-        """So many tokens a prompt has at least, of those not tokenized yet. See `TextEncoder.fewest`."""
-        return sum(map(self._encoder.fewest, prompt.texts))
+        """So many tokens a prompt has at least, of those not tokenized yet. See `TextBounds.fewest`."""
+        return sum(map(self._bounds.fewest, prompt.texts))
 
     def end(self, prompt: PromptText, num_tokens: int) -> PromptText:
-        """What is to be tokenized of a prompt whose last tokens alone matter. See `TextEncoder.end`."""
-        texts: list[str | list[int]] = [
-            self._encoder.end(text, num_tokens) for text in prompt.texts
-        ]
+        """What is to be tokenized of a prompt whose last tokens alone matter. See `TextBounds.end`."""
+        texts: list[str | list[int]] = [self._bounds.end(text, num_tokens) for text in prompt.texts]
         return PromptText(texts, prompt.add_special_tokens)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -214,7 +223,7 @@ class Tokenizer:
             )
         except Exception as error:  # a template is a program: what it raises is up to its author
             raise InvalidRequestError(
-                f"the model's chat template refuses these messages: {_first_line(error)}",
+                f"the model's chat template refuses these messages: {first_line(error)}",
                 param="messages",
             ) from error
         return PromptText([text], add_special_tokens)
@@ -233,19 +242,3 @@ class Tokenizer:
         if add_generation_prompt:
             lines.append("assistant:")
         return PromptText(["\n".join(lines)])
-
-
-def check_files(folder: Path) -> None:
-    """Raise ModelError for a file that transformers would trip over, or take for what it is not."""
-    for name in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
-        path = folder / name
-        if path.is_file():
-            values = read_json(path)
-            if name != "added_tokens.json":
-                check_fields(path, values, TOKENIZER)
-    for name in ("tokenizer.json", "chat_template.jinja"):
-        refuse_pointer(folder / name)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

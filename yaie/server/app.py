@@ -10,14 +10,14 @@ from yaie import __version__
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.rejections import Rejections
 from yaie.parts import is_reference
+from yaie.server.dialects.messages_errors import PATH as MESSAGES
 from yaie.server.dialects.messages_errors import AnthropicErrors
 from yaie.server.dialects.routes import MESSAGE_STREAM, RESPONSE_STREAM, dialects_router
 from yaie.server.embeddings import embeddings_router
-from yaie.server.headers import Heads
 from yaie.server.health import health_router
 from yaie.server.info import info_router
+from yaie.server.json_route import with_json
 from yaie.server.keys import KeyGuard
-from yaie.server.large_json import with_large_json
 from yaie.server.lenient.notes import IGNORED, MAX_TOKENS
 from yaie.server.limits import BodyLimit, ConcurrencyLimit
 from yaie.server.metrics import metrics_router
@@ -25,7 +25,7 @@ from yaie.server.next_token import next_token_router
 from yaie.server.openapi.document import ABOUT, TAGS, UNKNOWN, UNKNOWN_IF_STRICT, install_document
 from yaie.server.openapi.part import CHAT_STREAM, TEXT_STREAM, described_part
 from yaie.server.origins import OriginGuard
-from yaie.server.request_id import HEADER
+from yaie.server.request_head import HEADER, Heads
 from yaie.server.service import Service
 from yaie.server.settings import ServerSettings
 from yaie.server.tokens import tokens_router
@@ -88,7 +88,7 @@ def create_app(
         else:
             app.include_router(closed_watch_router(api))
         # Before the files: these are all that is below /web.
-        app.include_router(with_large_json(next_token_router(service, api), api))
+        app.include_router(with_json(next_token_router(service, api), api))
         app.router.routes += page_routes()
     streams = (CHAT_STREAM, TEXT_STREAM, RESPONSE_STREAM, MESSAGE_STREAM)
     install_document(
@@ -115,7 +115,7 @@ def routers(service: Service, api: "ApiServer", *, is_strict: bool = False) -> l
     return [
         health_router(service),
         metrics_router(service),
-        *(with_large_json(router, api, is_strict=is_strict) for router in conversing),
+        *(with_json(router, api, is_strict=is_strict) for router in conversing),
         info_router(service),
     ]
 
@@ -169,5 +169,4 @@ def add_middleware(
             origins=settings.allowed_origins,
             exempt=OPEN_PATHS,
         )
-    app.add_middleware(AnthropicErrors)
-    app.add_middleware(Heads, refuse=api.http_error)
+    app.add_middleware(Heads, refuse=api.http_error, below={MESSAGES: AnthropicErrors})

@@ -20,9 +20,9 @@ from pydantic_core import from_json
 
 from yaie.core.errors import YaieError
 from yaie.core.params import Constraint
-from yaie.server.lenient.fields import Dialect
 from yaie.server.lenient.notes import noting
 from yaie.server.lenient.validated import validated
+from yaie.server.wanted import Wanted
 from yaie.server.work import check_work
 from yaie.system.child import leave_signals_to_parent
 from yaie.system.gc_tuning import few_collections, give_back_memory
@@ -35,18 +35,6 @@ SMALL = 1 << 12
 """Bytes of a body that Python's parser reads as fast."""
 GIVE_BACK = 1 << 20
 """Bytes of a body after which the memory that it took is returned to the system."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a body is to be read as. kind: "module:name" of a type. api: the name of the part that
-    speaks OpenAI's API, for what is made ready beforehand; None to make nothing ready. dialect: of what
-    clients may send beyond that type; None for nothing. is_strict: what has no effect is refused."""
-
-    kind: str
-    api: str | None = None
-    dialect: Dialect | None = None
-    is_strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

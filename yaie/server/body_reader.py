@@ -20,9 +20,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from yaie.core.errors import InvalidRequestError
-from yaie.server.body_process import Read, Wanted, receive, send
+from yaie.server.body_process import Read, receive, send
+from yaie.server.held_bodies import LARGE
 from yaie.server.lenient.notes import ask, ignored, put_beside
-from yaie.server.limits import LARGE
+from yaie.server.wanted import Wanted
 from yaie.system.child import signals_held
 from yaie.system.gc_tuning import few_collections
 

@@ -1,12 +1,11 @@
-"""Connections below their requests: how long a head may take, how many may be open, and how long an
-answer may lie there unread.
+"""Connections below their requests: how long a head may take, and how many may be open. How long an
+answer may lie there unread is in `unread.py`.
 
 Uvicorn leaves a connection alone that is opened and never used, and answers what is no HTTP in plain
 text. h11 bounds a request's head (16 KiB) and refuses what is malformed.
 """
 
 import asyncio
-import contextlib
 import json
 from http import HTTPStatus
 from typing import Any
@@ -16,14 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yaie.engine.background.rejections import Rejection, Rejections
 from yaie.server.direct import Wire
+from yaie.server.unread import Unread
 
 MAX_HEAD_BYTES = 16 * 2**10
-STALL_SECONDS = 30.0
-"""A client that takes nothing for so long of what lies ready for it is cut off."""
-LOOKS = 6
-"""How often it is looked at meanwhile."""
-SPARE_FILES = 128
-"""File descriptors for all that is no connection."""
 
 
 def connection_class(
@@ -99,39 +93,6 @@ def connection_class(
     return Connection
 
 
-class Unread:
-    """Looks at all connections every now and then, for those whose clients do not read.
-
-    While more is written than a client takes, a stream waits for it, so what lies there can only become
-    less. Where the amount is the same for STALL_SECONDS, nothing was taken, and nothing written.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[asyncio.Transport, tuple[int, int]] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def watch(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on, until `forget`."""
-        self._seen[transport] = 0, 0
-        if self._timer is None:
-            self._timer = loop.call_later(STALL_SECONDS / LOOKS, self._look, loop)
-
-    def forget(self, transport: asyncio.Transport) -> None:
-        """It is closed."""
-        self._seen.pop(transport, None)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        for transport, (before, num_same) in list(self._seen.items()):
-            size = transport.get_write_buffer_size()
-            num_same = num_same + 1 if size == before > 0 else 0
-            self._seen[transport] = size, num_same
-            if num_same == LOOKS:
-                transport.abort()
-        if self._seen:
-            self._timer = loop.call_later(STALL_SECONDS / LOOKS, self._look, loop)
-
-
 def refusal(status: int, message: str) -> bytes:
     """A response with OpenAI's error object, from the first byte to the last."""
     kind = "invalid_request_error" if status < 500 else "server_error"
@@ -142,20 +103,3 @@ def refusal(status: int, message: str) -> bytes:
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-def allowed_connections(wanted: int) -> int:
-    """How many connections may be open, at most `wanted`: each needs a file descriptor, of which this
-    process takes as many as the system gives it."""
-    try:
-        import resource
-    except ImportError:  # Windows, which has no such limit
-        return wanted
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - SPARE_FILES))

@@ -55,7 +55,12 @@ class Counts:
 def looked_through(chunks: list[bytes], path: str) -> str | None:
     """Why a body is refused; None if it is not. `chunks` are joined: one is left, of all."""
     chunks[:] = [b"".join(chunks)]
-    return refusal(chunks[0], MAX_TOKEN_IDS if path in TAKE_TOKEN_IDS else MAX_VALUES)
+    return refused_at(chunks[0], path)
+
+
+def refused_at(body: bytes, path: str) -> str | None:
+    """Why a body is refused that is sent to this path; None if it is not."""
+    return refusal(body, MAX_TOKEN_IDS if path in TAKE_TOKEN_IDS else MAX_VALUES)
 
 
 def refusal(body: bytes, most_values: int = MAX_VALUES) -> str | None:

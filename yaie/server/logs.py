@@ -15,7 +15,7 @@ from typing import Any
 
 from yaie.core.errors import ConfigError
 from yaie.engine.background.async_engine import AsyncEngine
-from yaie.server import request_id
+from yaie.server.request_head import request_id
 from yaie.system.files import cannot_write
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class OneLine(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = escaped(record.message)
         line = super().formatMessage(record)
-        request = request_id.current.get()
+        request = request_id.get()
         return f"{line} [{request}]" if request else line
 
     def formatException(self, *args: Any) -> str:
@@ -91,7 +91,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": escaped(record.getMessage()),
         }
-        if request := request_id.current.get():
+        if request := request_id.get():
             line["request_id"] = request
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)

@@ -17,9 +17,15 @@ from yaie.core.ranges import shown
 from yaie.server.limits import Refuse
 from yaie.server.listen import is_address, name_in
 
+Heads = tuple[tuple[bytes, bytes], ...]
+"""Names and values."""
+
 ANY = "*"
+LOOKED_AT = (b"host", b"origin")
 MAX_NAME = 253
 """Characters of a host's name (RFC 1035)."""
+MOST_KNOWN = 256
+"""Heads that are remembered, since clients send the same Host and Origin with each request."""
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
@@ -45,17 +51,24 @@ class OriginGuard:
         self._hosts = None if hosts is None or ANY in hosts else {host.lower() for host in hosts}
         self._origins = {origin.lower() for origin in origins}
         self._exempt = exempt
+        self._known: set[Heads] = set()  # which were let in
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._exempt:
             await self._app(scope, receive, send)
-        elif complaint := self._complaint(scope):
-            await self._refuse(403, complaint, None)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            return
+        heads = tuple((name, value) for name, value in scope["headers"] if name in LOOKED_AT)
+        if heads not in self._known:
+            if complaint := self._complaint(heads):
+                await self._refuse(403, complaint, None)(scope, receive, send)
+                return
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known.add(heads)
+        await self._app(scope, receive, send)
 
-    def _complaint(self, scope: Scope) -> str | None:
-        hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
+    def _complaint(self, heads: Heads) -> str | None:
+        hosts, origins = _values(heads, b"host"), _values(heads, b"origin")
         if self._hosts is not None and not all(map(self._is_ours, hosts)):
             host = next(host for host in hosts if not self._is_ours(host))
             return (
@@ -94,5 +107,5 @@ class OriginGuard:
         return authority.removesuffix(usual) == hosts[0].lower().removesuffix(usual)
 
 
-def _values(scope: Scope, wanted: bytes) -> list[str]:
-    return [value.decode("latin-1").strip() for name, value in scope["headers"] if name == wanted]
+def _values(heads: Heads, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1").strip() for name, value in heads if name == wanted]

@@ -20,11 +20,12 @@ from starlette.types import ASGIApp
 from yaie.core.errors import EngineUnavailableError
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.server.cautions import cautions
-from yaie.server.connections import MAX_HEAD_BYTES, allowed_connections, connection_class
+from yaie.server.connections import MAX_HEAD_BYTES, connection_class
 from yaie.server.direct import Pieces
 from yaie.server.logs import log_activity
-from yaie.server.request_id import RequestId
+from yaie.server.request_head import RequestId
 from yaie.server.settings import ServerSettings
+from yaie.system.descriptors import allowed_connections
 from yaie.system.interrupt import end_interrupted
 
 logger = logging.getLogger(__name__)

@@ -1,37 +1,28 @@
 """The service that the HTTP API is given: a background engine, and the name of its model there."""
 
-import asyncio
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 from yaie.core.contracts import Reply
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint, PromptOptions, SamplingParams, ThoughtLimit
+from yaie.core.params import PromptOptions, SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
-from yaie.engine.background.request_stream import RequestStream
-from yaie.engine.input.grammars.compiler import TOO_LARGE
-from yaie.engine.input.grammars.schema_limits import MOST_CHARS
+from yaie.engine.background.streams import RequestStream
+from yaie.server.answer_form import AnswerForm
 from yaie.server.direct import Direct, current
 from yaie.server.extras import extend, read
 from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
 from yaie.server.extras.reply import ExtendedReply
-from yaie.server.lenient.beside import SOFT_BUDGET
-from yaie.server.lenient.notes import asked, beside, lowered
-from yaie.server.tenants import salt_of, tenant
+from yaie.server.lenient.notes import Notes, current_notes, lowered
+from yaie.server.params_beside import params_beside
+from yaie.server.tenants import tenant
 from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
-from yaie.server.tools.text_grammars import TEXTS, TextGrammar
+from yaie.server.tools.text_grammars import TEXTS
 
 CALLED = {"tool_calls", "tool_call_id"}
 """What only messages of calls and of their results have."""
-PASSED_ON = ("bad_words", "include_stop_str_in_output", "skip_special_tokens")
-"""Noted beside a body under the names that SamplingParams has."""
-MOST_TOOLS_CHARS = 1 << 19
-"""Of the schemas of all functions that a grammar is made of, on the event loop; what is left without
-descriptions and the like may have a quarter of them."""
 
 
 class Service:
@@ -51,15 +42,15 @@ class Service:
         """`served_model_name`: None for the model's own name, known once it is loaded.
         `tool_parser`: see `choose_format`. `reasoning_parser`: see `choose_reasoning`. `is_strict`: a
         maximum that the context cannot hold is refused, not lowered. `hands_over`: blocks come from
-        another server, or go there. `event`: how the API writes a
-        chunk, if plain ones may be written to connections past it (see `Direct`).
+        another server, or go there. `event`: how the API writes a chunk, if plain ones may be written to
+        connections past it (see `Direct`).
         """
         self.engine = engine
         self._name = served_model_name
         self._tool_parser = tool_parser
         self._reasoning_parser = reasoning_parser
         self._is_strict = is_strict
-        self._hands_over = hands_over
+        self.hands_over = hands_over
         self._event = event
 
     @property
@@ -99,7 +90,7 @@ class Service:
     ) -> list[int]:
         """The prompt of a conversation; see `AsyncEngine.encode_chat`. Raises InvalidRequestError."""
         if tools:
-            self._known_format()
+            self.known_format()
         messages = self.for_template(messages, tools)
         return await self.engine.encode_chat(messages, tools, options, is_counted=is_counted)
 
@@ -118,59 +109,36 @@ class Service:
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
-        source, wanted = asked() or ("", params.constraint)
-        texts: Mapping[str, TextGrammar] = {}
-        if wanted is not None and wanted.kind == "tools":
-            texts = beside(TEXTS) or texts
-        if wanted is not None and texts:  # reading a client's grammar may take a second
-            constraint = await asyncio.to_thread(self._grammar, wanted, prompts[0], texts)
-            params = replace(params, constraint=constraint)
-        elif wanted is not None:
-            params = replace(params, constraint=self._grammar(wanted, prompts[0]))
+        notes = current_notes.get() or Notes()
+        changes: dict[str, Any] = {}
+        form = self._form(params, notes)
+        if form is not None:
+            changes["constraint"] = await form.constraint(self, prompts[0])
         if not params.fits_context and not self._is_strict:
-            params = replace(params, fits_context=True)
-        if changes := self._beside(prompts[0]):
+            changes["fits_context"] = True
+        if notes.beside or tenant.get() is not None:
+            changes |= params_beside(self, notes.beside, prompts[0])
+        if changes:
             params = replace(params, **changes)
         try:
             stream = await self.engine.submit_all(prompts, params, priority=priority)
-            self._tell_maximum(stream, params)
-            return stream
         except InvalidRequestError as error:
-            if wanted is not None and wanted.kind == "tools":
-                source = _to_blame(error, texts)
-            if error.param != "response_format" or not source:
+            if form is None or (blamed := form.blamed(error)) is error:
                 raise
-            raise InvalidRequestError(f"{source}: {error.message}", param=source) from error
+            raise blamed from error
+        self._tell_maximum(stream, params)
+        return stream
 
-    def _beside(self, prompt: Prompt) -> dict[str, Any]:
-        """Fields of SamplingParams that the part which speaks OpenAI's API does not know."""
-        found = {name: value for name in PASSED_ON if (value := beside(name)) is not None}
-        wanted = beside("cache_salt")
-        if wanted is not None or tenant.get() is not None:
-            if self._hands_over:
-                raise InvalidRequestError(
-                    "cache_salt: Blocks that are handed over are shared by all; leave it out, or ask a "
-                    "server without --role.",
-                    param="cache_salt",
-                )
-            found["cache_salt"] = salt_of(wanted)
-        if (thought := self._thought_limit(prompt)) is not None:
-            found["thought"] = thought
-        return found
-
-    def _thought_limit(self, prompt: Prompt) -> ThoughtLimit | None:
-        """By vLLM's field, or by Anthropic's, which means nothing where a model does not think."""
-        budget = beside("thinking_token_budget")
-        if self.reasoning is None and budget is not None:
-            raise InvalidRequestError(
-                f"thinking_token_budget: {self.model_name!r} does not think between tags that this "
-                "server knows (--reasoning-parser); leave it out.",
-                param="thinking_token_budget",
-            )
-        budget = beside(SOFT_BUDGET) if budget is None else budget
-        if self.reasoning is None or budget is None:
+    def _form(self, params: SamplingParams, notes: Notes) -> AnswerForm | None:
+        """That of the answer, if it is to have one."""
+        if notes.form is not None:
+            source, wanted = notes.form
+        elif params.constraint is not None:
+            source, wanted = "", params.constraint
+        else:
             return None
-        return self.reasoning.limit(budget, self.engine.tokenizer, prompt)
+        texts = notes.beside.get(TEXTS) if wanted.kind == "tools" else None
+        return AnswerForm(wanted, source, texts or {})
 
     def _tell_maximum(self, stream: RequestStream, params: SamplingParams) -> None:
         """In the answer's headers, if the longest of its prompts leaves less than was asked for."""
@@ -180,35 +148,12 @@ class Service:
         if params.max_tokens is not None and params.max_tokens > room:
             lowered(room)
 
-    def _grammar(
-        self,
-        wanted: Constraint,
-        prompt: Prompt,
-        texts: Mapping[str, TextGrammar] = MappingProxyType({}),
-    ) -> Constraint:
-        """A constraint in the engine's words: calls in the model's form, reasoning before the answer.
-        texts: grammars of functions' inputs, by the functions' names."""
-        if wanted.kind == "json_schema" and len(wanted.text) > MOST_CHARS:
-            return wanted  # which the engine refuses
-        if wanted.kind == "tools":
-            if len(wanted.text) > MOST_TOOLS_CHARS:
-                raise InvalidRequestError(
-                    f"tools: the schemas that calls must follow have {len(wanted.text)} characters and "
-                    f"may have {MOST_TOOLS_CHARS} at most. Send fewer tools, or leave out strict.",
-                    param="tools",
-                )
-            demand = json.loads(wanted.text)
-            demand["texts"] = {it: texts[it] for it in demand["functions"] if it in texts}
-            wanted = Constraint("lark", self._known_format().grammar(demand))
-        if self.reasoning is None or isinstance(prompt, str):
-            return wanted
-        return self.reasoning.before(wanted, self.engine.tokenizer, prompt)
-
     def extend(self, reply: Reply, body: Any) -> Reply:
         """The reply with what the body asks for beyond text (`yaie.server.extras`). From now on plain
         pieces of a streamed one go straight to the connection (`yaie.server.direct`)."""
         tool_format = self._format_for(body)
-        if (name := beside("request_id")) is not None:
+        notes = current_notes.get() or Notes()
+        if (name := notes.beside.get("request_id")) is not None:
             prefix, dash, _ = reply.id.partition("-")
             reply.id = f"{prefix}{dash}{name}"
         extended = extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
@@ -228,7 +173,8 @@ class Service:
         """None if no calls are looked for in the answer."""
         return self.tool_format if getattr(body, "may_call_tools", False) else None
 
-    def _known_format(self) -> ToolFormat:
+    def known_format(self) -> ToolFormat:
+        """The tool format. Raises InvalidRequestError if there is none."""
         if self.tool_format is None:
             raise InvalidRequestError(
                 f"tools: {self.model_name!r} cannot call tools here: its chat template does not say how "
@@ -236,11 +182,3 @@ class Service:
                 param="tools",
             )
         return self.tool_format
-
-
-def _to_blame(error: InvalidRequestError, texts: Mapping[str, TextGrammar]) -> str:
-    """The field that an error of the engine is about, of a request with tools. The grammars of texts
-    have been compiled by themselves, so only what following one needs may be too much."""
-    if len(texts) == 1 and TOO_LARGE in error.message:
-        return next(iter(texts.values())).field
-    return "tools"

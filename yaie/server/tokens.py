@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import FAST, Flag, PromptToken, Text
-from yaie.models.text_encoder import PromptText
+from yaie.models.tokenizer import PromptText
 from yaie.server.discriminated import Body, Conversation, choice, tag
 from yaie.server.openapi import examples
 from yaie.server.openapi.document import TOKENS, described

@@ -1,11 +1,24 @@
-// What a request takes of a device that prefills, of one that decodes, and of the link between them.
+// A prompt arrives among streams that decode: on one device it stops them, on two its blocks travel.
 'use strict';
 
 (() => {
+  const { svg } = yaie;
+  const { room, isNarrow, picture, text, legend } = yaie.stage;
   const { show } = yaie.calculator;
   const { digits, power, options } = around;
+  const LEFT = 4, LABEL = 17, HIGH = 22, ROW = LABEL + HIGH + 9, BEFORE = 3, AFTER = 6, LEAST = 3;
+  const times = (number, word) => `${digits(number)} ${word}${digits(number) === '1' ? '' : 's'}`;
 
-  yaie.calculator('apart', {
+  /** Decode steps from one time to another, one after the other; where they are too narrow to see, one hatched bar. */
+  function steps(x, y, from, to, step, key) {
+    const look = { y, height: HIGH, fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' };
+    if (to - from < 1e-12) return [];
+    if (x(step) - x(0) < LEAST) return [svg('rect', { ...look, x: x(from), width: x(to) - x(from), 'stroke-dasharray': '2 2', 'data-key': key })];
+    return Array.from({ length: Math.round((to - from) / step) }, (_, at) => svg('rect', { ...look, x: x(from + at * step) + 0.5,
+      width: x(step) - x(0) - 1, 'data-key': `${key}-${at}` }));
+  }
+
+  yaie.controlled('apart', {
     plays: 'prompt',
     controls: (data) => [
       { name: 'prompt', label: 'tokens of the prompt', min: 7, max: 15, step: 1, value: 11, format: power },
@@ -14,21 +27,31 @@
       { name: 'link', label: 'link', options: [['50', '400 Gbit/s'], ['12.5', '100 Gbit/s'], ['450', 'NVLink, 450 GB/s'], ['1.25', '10 Gbit/s']], value: '50' },
       { name: 'model', label: 'model', options: options(data.models), value: 'llama-8b' },
     ],
-    rows({ prompt, answer, batch, link, model }, data) {
+    draw(stage, { prompt, answer, batch, link, model }, data) {
       const found = around.phases(data.models[model], { prompt: 2 ** prompt, answer: 2 ** answer, batch: 2 ** batch },
         { rate: 600e12, bandwidth: 4.2e12, link: link * 1e9 });
-      return [
-        { name: 'Prefill', how: 'its share of a device', value: found.prefill, unit: 'seconds', kind: 'second' },
-        { name: 'Decode', how: `its share of ${power(answer)} steps`, value: found.decode, unit: 'seconds' },
-        { name: 'Moving the blocks', how: show(found.bytes, 'bytes'), value: found.moved, unit: 'seconds', kind: 'none' },
-        { name: 'One decode step', how: 'what a stream waits for', value: found.step, unit: 'seconds', kind: 'best' },
-      ];
-    },
-    say(_, [prefill, decode, moved, step]) {
-      const ratio = prefill.value / decode.value;
-      const devices = ratio >= 1 ? `${digits(ratio)} prefill devices for each that decodes` : `${digits(1 / ratio)} decode devices for each that prefills`;
-      return `A balanced pool has ${devices}. In one engine this prompt would hold up every stream for ${digits(prefill.value / step.value)} `
-        + `steps, or be cut into chunks; apart, its blocks need ${show(moved.value, 'seconds')} on the link.`;
+      const { prefill, decode, step, moved } = found, start = BEFORE * step, there = start + prefill + moved;
+      const all = Math.ceil((there + AFTER * step) / step) * step;
+      const width = room(stage), inner = width - 2 * LEFT, x = (time) => LEFT + (time / all) * inner;
+      const block = (from, long, row, fill, key) => svg('rect', { x: x(from), width: Math.max(1.5, x(long) - x(0)), y: row * ROW + LABEL, height: HIGH,
+        fill, 'data-key': key });
+      const label = (row, long, short) => text(LEFT, row * ROW + 12, isNarrow(stage) ? short : long);
+      const ratio = prefill / decode;
+      const devices = ratio >= 1 ? `${times(ratio, 'prefill device')} for each that decodes` : `${times(1 / ratio, 'decode device')} for each that prefills`;
+      const said = `On one device the prompt holds up every stream for ${show(prefill, 'seconds')}, the time of ${times(prefill / step, 'step')}. Apart, `
+        + `its blocks (${show(found.bytes, 'bytes')}) need ${show(moved, 'seconds')} on the link, and no stream waits. A balanced pool has ${devices}.`;
+      const y = (row) => row * ROW + LABEL;
+      stage.append(picture(width, 4 * ROW + 18, said,
+        label(0, 'One device: the streams stop while the prompt is computed', 'One device'),
+        steps(x, y(0), 0, start, step, 'before'), block(start, prefill, 0, 'var(--y-orange)', 'prefill'),
+        steps(x, y(0), start + prefill, start + prefill + Math.floor((all - start - prefill) / step + 1e-9) * step, step, 'after'),
+        label(1, 'Apart, the device that prefills', 'Apart: prefill'), block(start, prefill, 1, 'var(--y-orange)', 'apart'),
+        label(2, 'the link', 'link'), block(start + prefill, moved, 2, 'var(--y-grey)', 'moved'),
+        label(3, 'the device that decodes: every stream gets its token on time', 'decode'), steps(x, y(3), 0, all, step, 'stream'),
+        [0, all].map((time, end) => text(x(time), 4 * ROW + 12, time ? show(time, 'seconds') : '0', { anchor: end ? 'end' : 'start' }))),
+      legend([{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }, `a decode step, ${show(step, 'seconds')}`],
+        [{ fill: 'var(--y-orange)' }, 'the prompt'], [{ fill: 'var(--y-grey)' }, 'its blocks on their way']));
+      return said;
     },
   });
 })();

@@ -22,6 +22,27 @@ const around = (() => {
     };
   }
 
+  /** A number from 0 to 1 for a whole number, always the same (mulberry32). */
+  function random(seed) {
+    let mixed = (seed * 0x9e3779b9 + 0x6d2b79f5) | 0;
+    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  }
+
+  /** One draw of what the formula expects: how many rows each expert gets, and which experts the last token chose. */
+  function draws({ count, chosen }, tokens) {
+    const rows = Array(count).fill(0);
+    let last = [], seed = 0;
+    for (let token = 0; token < tokens; token += 1) {
+      const mine = new Set();
+      while (mine.size < chosen) mine.add(Math.floor(random(seed += 1) * count));
+      last = [...mine];
+      last.forEach((expert) => { rows[expert] += 1; });
+    }
+    return { rows, last };
+  }
+
   /** What a layer reads for one new token behind `context` others, and its FLOPs for a byte. */
   const kinds = {
     heads: ({ heads, kvHeads, dim }, context) => (
@@ -65,5 +86,5 @@ const around = (() => {
   const power = (value) => (2 ** value).toLocaleString('en');
   const options = (table) => Object.entries(table).map(([key, { label }]) => [key, label]);
 
-  return { experts, kinds, again, phases, adapter, digits, power, options };
+  return { experts, random, draws, kinds, again, phases, adapter, digits, power, options };
 })();

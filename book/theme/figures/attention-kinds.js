@@ -1,23 +1,73 @@
-// What one layer reads to decode one token, by six kinds of attention.
+// What one layer reads to decode one token, by six kinds of attention: the context from left to right, an area is bytes.
 'use strict';
 
 (() => {
+  const { svg } = yaie;
+  const { room, isNarrow, picture, text, legend, lines } = yaie.stage;
   const { show } = yaie.calculator;
   const { digits, power } = around;
+  const LEFT = 4, TALL = 56, LABEL = 16, GAP = 10, PIECES = 16, MARK = 1.2;
 
-  yaie.calculator('attention-kinds', {
+  /** Pieces of the context that a layer reads, each { from, share } of it, and bytes a token kept. */
+  function pieces(one, context) {
+    if (one.kind === 'state') return [];
+    if (one.window) return [{ from: Math.max(0, 1 - one.window / context), share: Math.min(1, one.window / context) }];
+    if (one.kind === 'sparse' && context > one.most) {
+      const share = one.most / context / PIECES;
+      return Array.from({ length: PIECES }, (_, piece) => ({ from: (piece + around.random(piece + 1) * (1 - PIECES * share)) / PIECES, share }));
+    }
+    return [{ from: 0, share: 1 }];
+  }
+
+  const keeps = { heads: ({ kvHeads, dim }) => 4 * kvHeads * dim, latent: ({ latent, rotary }) => 2 * (latent + rotary),
+    sparse: ({ latent, rotary }) => 2 * (latent + rotary) };
+
+  /** A row of the picture: what is kept (outlined), what is read (filled). */
+  function strip(one, context, { inner, y, most }) {
+    const look = { fill: 'var(--y-blue)' };
+    if (one.kind === 'state') {
+      const { bytes } = around.kinds.state(one), area = (inner * TALL * bytes) / (most * context);
+      const high = Math.min(TALL, Math.sqrt(area)), wide = Math.min(inner, Math.max(MARK, area / high));
+      return { high, drawn: [svg('rect', { x: LEFT, y, width: wide, height: Math.max(MARK, high), ...look, 'data-key': 'state' })] };
+    }
+    const high = (TALL * keeps[one.kind](one)) / most;
+    const indexer = one.kind === 'sparse' ? Math.max(MARK, (TALL * one.indexDim) / most) : 0;
+    return { high: high + indexer, drawn: [
+      svg('rect', { x: LEFT, y, width: inner, height: high, fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)', 'stroke-width': 0.6 }),
+      pieces(one, context).map(({ from, share }, piece) => svg('rect', { x: LEFT + from * inner, y, width: Math.max(MARK, share * inner),
+        height: high, ...look, 'data-key': `${one.label}-${piece}` })),
+      indexer ? svg('rect', { x: LEFT, y: y + high, width: inner, height: indexer, fill: 'var(--y-orange)' }) : null,
+    ] };
+  }
+
+  yaie.controlled('attention-kinds', {
     controls: () => [{ name: 'context', label: 'tokens of context', min: 9, max: 20, step: 1, value: 13, format: power }],
-    rows: ({ context }, data) => Object.values(data.kinds).map((one) => {
-      const { bytes, flops } = around.kinds[one.kind](one, Math.min(2 ** context, one.window ?? Infinity));
-      return { name: one.label, how: `${digits(flops / bytes)} FLOPs a byte`, value: bytes, unit: 'bytes',
-        kind: flops / bytes > data.ridge ? 'second' : null };
-    }),
-    log: true,
-    top: 2 ** 34, // the first kind's bytes at the longest context, so that a bar grows with its own
-    say({ context }, rows, data) {
-      const [many, , latent] = rows;
-      return `Behind ${power(context)} tokens, keys and values for every head are ${show(many.value, 'bytes')} a layer; the latent is `
-        + `${show(latent.value, 'bytes')}. Orange: more than ${data.ridge} FLOPs a byte, so arithmetic is the limit, not memory.`;
+    draw(stage, { context }, data) {
+      const tokens = 2 ** context, kinds = Object.values(data.kinds);
+      const width = room(stage), inner = width - 2 * LEFT;
+      const most = Math.max(...kinds.filter(({ kind }) => keeps[kind]).map((one) => keeps[one.kind](one)));
+      const drawn = [], found = {};
+      let y = 4;
+      for (const one of kinds) {
+        const { bytes, flops } = around.kinds[one.kind](one, Math.min(tokens, one.window ?? Infinity));
+        found[one.label] = bytes;
+        const bound = flops / bytes > data.ridge;
+        const says = `${show(bytes, 'bytes')}, ${digits(flops / bytes)} FLOP${digits(flops / bytes) === '1' ? '' : 's'} a byte${bound ? ': arithmetic' : ''}`;
+        const words = isNarrow(stage) ? lines(one.label, inner) : [one.label];
+        words.forEach((line, at) => drawn.push(text(LEFT, y + 12 + 15 * at, line)));
+        if (isNarrow(stage)) { drawn.push(text(LEFT, y + 12 + 15 * words.length, says, { bold: true })); y += 15 * words.length; }
+        else drawn.push(text(LEFT + inner, y + 12, says, { bold: true, anchor: 'end' }));
+        const { high, drawn: row } = strip(one, tokens, { inner, y: y + LABEL, most });
+        drawn.push(row);
+        y += LABEL + Math.max(high, 4) + GAP;
+      }
+      const [many, , latent] = kinds.map(({ label }) => found[label]);
+      const said = `Behind ${power(context)} tokens, keys and values for every head are ${show(many, 'bytes')} a layer; the latent is `
+        + `${show(latent, 'bytes')}. Above ${data.ridge} FLOPs a byte arithmetic is the limit, not memory.`;
+      stage.append(picture(width, y, said, drawn),
+        legend([{ fill: 'var(--y-blue)' }, 'read for the new token'], [{ fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)' }, 'kept, not read'],
+          [{ fill: 'var(--y-orange)' }, 'read by the indexer']));
+      return said;
     },
   });
 })();

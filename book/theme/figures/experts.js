@@ -1,33 +1,87 @@
-// How many experts a step of so many tokens reads, and what goes between ranks.
+// A step's tokens fall into the experts of a layer: which are read, and how many rows each gets.
 'use strict';
 
 (() => {
+  const { svg } = yaie;
+  const { room, isNarrow, picture, text, legend } = yaie.stage;
   const { show } = yaie.calculator;
   const { digits, power, options } = around;
+  const ENOUGH = 64; // rows that keep a matrix unit busy: a cell is full with them
+  const TOP = 8, BAR = 18;
+  const count = (number, word) => `${digits(number)} ${word}${digits(number) === '1' ? '' : 's'}`;
 
-  yaie.calculator('experts', {
+  /** The grid: an expert is a cell, in the order of their ranks. */
+  function layout(stage, experts) {
+    const width = room(stage), columns = Math.min(experts, isNarrow(stage) ? 16 : 32);
+    const size = Math.min(40, Math.floor((width - 8) / columns));
+    return { width, columns, size, rows: Math.ceil(experts / columns), left: (width - columns * size) / 2,
+      at(index) { return { x: this.left + (index % columns) * size, y: TOP + Math.floor(index / columns) * size }; } };
+  }
+
+  function cells(grid, rows, last) {
+    return rows.flatMap((number, index) => {
+      const { x, y } = grid.at(index), inner = grid.size - 3;
+      const full = Math.min(1, number / ENOUGH) * inner;
+      return [
+        svg('rect', { x: x + 1, y: y + 1, width: inner, height: inner, rx: 2, 'data-key': `cell-${index}`,
+          fill: number ? 'var(--y-orange-soft)' : 'none', stroke: number ? 'var(--y-orange)' : 'var(--y-line)',
+          'stroke-width': number ? 1 : 0.6, 'data-thing': last.includes(index) ? 'last' : null }),
+        number ? svg('rect', { x: x + 1, y: y + 1 + inner - full, width: inner, height: full, fill: 'var(--y-blue)',
+          opacity: 0.75, 'data-key': `rows-${index}` }) : null,
+        last.includes(index) ? svg('circle', { cx: x + 1 + inner / 2, cy: y + 1 + inner / 2, r: Math.min(5, inner / 4),
+          fill: 'currentColor', 'data-key': `token-${last.indexOf(index)}`, 'data-thing': 'last' }) : null,
+      ];
+    });
+  }
+
+  /** Lines between the experts of two ranks. */
+  function borders(grid, experts, ranks) {
+    const own = experts / ranks;
+    if (own < 1) return [];
+    return Array.from({ length: ranks - 1 }, (_, rank) => Math.round((rank + 1) * own)).map((index) => {
+      const { x, y } = grid.at(index);
+      const line = index % grid.columns ? { x1: x - 0.5, x2: x - 0.5, y1: y, y2: y + grid.size - 1 }
+        : { x1: grid.left, x2: grid.left + grid.columns * grid.size, y1: y - 0.5, y2: y - 0.5 };
+      return svg('line', { ...line, stroke: 'currentColor', 'stroke-width': 1.6 });
+    });
+  }
+
+  /** What is read, of all that is held: the bar that fills. */
+  function filled(grid, found, y) {
+    const wide = grid.width - 8, of = (bytes) => (wide * bytes) / found.all;
+    return [
+      svg('rect', { x: 4, y, width: wide, height: BAR, fill: 'none', stroke: 'var(--y-line)' }),
+      svg('rect', { x: 4, y, width: of(found.read), height: BAR, fill: 'var(--y-orange)', 'data-key': 'read' }),
+      svg('line', { x1: 4 + of(found.work), x2: 4 + of(found.work), y1: y - 4, y2: y + BAR + 4, stroke: 'currentColor', 'stroke-width': 2 }),
+      text(4, y + BAR + 16, `read ${show(found.read, 'bytes')} of ${show(found.all, 'bytes')} held`),
+      grid.width < 480 ? null : text(4 + wide, y + BAR + 16, `line: ${show(found.work, 'bytes')}, what one token multiplies by`, { anchor: 'end' }),
+    ];
+  }
+
+  yaie.controlled('experts', {
     plays: 'tokens',
     controls: (data) => [
-      { name: 'tokens', label: 'tokens in the step', min: 0, max: 12, step: 1, value: 0, format: power },
+      { name: 'tokens', label: 'tokens in the step', min: 0, max: 12, step: 1, value: 4, format: power },
       { name: 'model', label: 'model', options: options(data.models), value: 'deepseek-v3' },
       { name: 'ranks', label: 'ranks', min: 0, max: 6, step: 1, value: 3, format: power },
     ],
-    rows({ tokens, model, ranks }, data) {
-      const found = around.experts(data.models[model], { tokens: 2 ** tokens, ranks: 2 ** ranks, width: 2 });
-      return [
-        { name: 'Weights multiplied, for each token', how: 'its chosen experts', value: found.work, unit: 'bytes', kind: 'best' },
-        { name: 'Weights read, in the step', how: `${digits(found.touched)} experts a layer`, value: found.read, unit: 'bytes' },
-        { name: 'Weights held', how: 'every expert', value: found.all, unit: 'bytes', kind: 'none' },
-        { name: 'Sent between ranks', how: `${digits(found.remote)} other ranks a token`, value: found.sent, unit: 'bytes', kind: 'second' },
-      ];
-    },
-    log: true,
-    say({ tokens, model, ranks }, rows, data) {
-      const found = around.experts(data.models[model], { tokens: 2 ** tokens, ranks: 2 ** ranks, width: 2 });
-      const few = found.each < 64 ? 'too few rows to keep a matrix unit busy' : 'enough rows for an efficient product';
-      return `${power(tokens)} token${tokens ? 's' : ''} reach ${digits(found.touched)} of ${data.models[model].count} experts in a layer, `
-        + `${digits(found.each)} tokens each: ${few}. The step reads ${show(found.read, 'bytes')}, ${digits(found.read / found.work)} times `
-        + 'what one token multiplies by.';
+    draw(stage, { tokens, model, ranks }, data) {
+      const shape = data.models[model], [many, devices] = [2 ** tokens, 2 ** ranks];
+      const found = around.experts(shape, { tokens: many, ranks: devices, width: 2 });
+      const { rows, last } = around.draws(shape, many);
+      const grid = layout(stage, shape.count), bottom = TOP + grid.rows * grid.size + 14;
+      const read = rows.filter(Boolean).length;
+      const few = found.each < ENOUGH ? 'too few to keep a matrix unit busy' : 'enough for an efficient product';
+      const said = `${power(tokens)} token${tokens ? 's' : ''} reach${tokens ? '' : 'es'} ${read} of ${shape.count} experts here, `
+        + `${digits(found.touched)} on average, with ${count(found.each, 'row')} each: ${few}. The step reads ${show(found.read, 'bytes')}, `
+        + `${tokens ? `${digits(found.read / found.work)} times ` : ''}what one token multiplies by`
+        + `${ranks ? `, and sends ${show(found.sent, 'bytes')} between ${devices} ranks` : ''}.`;
+      stage.append(picture(grid.width, bottom + BAR + 24, said, cells(grid, rows, last), borders(grid, shape.count, devices),
+        filled(grid, found, bottom)),
+      legend([{ fill: 'none', stroke: 'var(--y-line)' }, 'an expert of one layer'],
+        [{ fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }, 'read'], [{ fill: 'var(--y-blue)' }, `its rows, full at ${ENOUGH}`],
+        [{ fill: 'currentColor', rx: 6, width: 11, x: 3.5 }, 'chosen by the last token']));
+      return said;
     },
   });
 })();

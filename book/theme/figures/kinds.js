@@ -20,6 +20,7 @@
         const options = Object.entries(this.data.tracks).map(([key, track]) =>
           html('option', { value: key }, track.label ?? key));
         this.chosen = html('select', {}, options);
+        if (this.data.opens) this.chosen.value = this.data.opens;
         this.chosen.onchange = () => { this.used(); this.go(this.index); };
         return [html('label', {}, `${this.data.tracks_label ?? 'Setting'} `, this.chosen)];
       }

@@ -2,12 +2,14 @@
 
 The engine is watched as the X-ray page watches it (yaie.engine.watching): plans, tables and the calls
 of the tree. Two settings: one with room for all, and one with so few blocks and tokens a step that
-prompts are computed in chunks and requests lose their blocks.
+prompts are computed in chunks and requests lose their blocks. How long the first took, and the same
+requests one after the other, was measured apart (`start_phases.json`), with the engine's usual threads.
 """
 
 import json
 from typing import Any
 
+from book.tools.evidence import load
 from book.tools.traces import Part, Trace
 from book.tools.traces._game import say
 from yaie.bench.evidence.four import QUESTIONS, messages
@@ -27,10 +29,10 @@ TRACKS: dict[str, dict[str, Any]] = {
 
 def record(part: Part) -> Trace:
     """A track for each setting. The answers are the tutor's, drawn greedily, the same in both."""
-    return {
-        "tracks_label": "Engine",
-        "tracks": {key: Run(**settings).track for key, settings in TRACKS.items()},
-    }
+    tracks = {key: Run(**settings).track for key, settings in TRACKS.items()}
+    measured = load("start_phases")["four"]
+    tracks["plenty"]["ms"] = [round(measured[key]) for key in ("together_ms", "one_by_one_ms")]
+    return {"tracks_label": "Engine", "tracks": tracks}
 
 
 class Run:

@@ -170,9 +170,8 @@ AGAIN: dict[str, Callable[[], float]] = {
     "goodput-a-burst": lambda: next(t for t in range(99) if 40 + 28 * t <= 30 * t),
     "goodput-closed-loop": lambda: 64 / 20,
     "goodput-price-of-a-good-request": lambda: 3 / (12 * 3.6),
-    "step-profile-best-possible": lambda: bisect(lambda f: 0.6 + 0.4 / f > 1 / 1.5, 1, 99),
-    "step-profile-gaps": lambda: 100 * 400 * 0.6 / 2000,
-    "step-profile-share-of-the-limit": lambda: (
+    "profiling-best-possible": lambda: bisect(lambda f: 0.6 + 0.4 / f > 1 / 1.5, 1, 99),
+    "profiling-share-of-the-limit": lambda: (
         100 * (2 * QWEN_8B_W + 65536 * QWEN_8B) / (7.4e-3 * H200_BYTES)
     ),
     "performance-million-tokens": lambda: 3.5 / (0.3 * 18000 * 3600 / 1e6),

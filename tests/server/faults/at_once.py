@@ -22,7 +22,7 @@ import httpx
 
 from tests.server.faults.clients import PATH, ask, connect, head
 from tests.server.faults.worst_bodies import PATHS, worst
-from yaie.server.limits import LARGE as LARGE_BODY
+from yaie.server.held_bodies import LARGE as LARGE_BODY
 from yaie.server.settings import ServerSettings
 from yaie.system.thread_niceness import step_back
 

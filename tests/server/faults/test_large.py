@@ -18,9 +18,9 @@ from tests.server.faults.clients import ask
 from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
 from yaie.engine.background.prompts import MIDDLE
-from yaie.engine.input.limits import MAX_LOGPROB_ENTRIES
-from yaie.models.text_encoder import LONG, MAX_BYTES, TextEncoder
-from yaie.models.tokenizer import Tokenizer
+from yaie.engine.input.beyond_text import MAX_LOGPROB_ENTRIES
+from yaie.models.text_bounds import MAX_BYTES
+from yaie.models.tokenizer import LONG, Tokenizer
 from yaie.server.json_limits import MAX_NAMES, MAX_TOKEN_IDS
 from yaie.server.lenient.notes import IGNORED
 from yaie.system import json_slices
@@ -47,14 +47,14 @@ def _frozen() -> Iterator[None]:
 def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many characters each long text had that was tokenized."""
     sizes: list[int] = []
-    encode = TextEncoder.__call__
+    encode = Tokenizer.encode
 
-    def counted(self: TextEncoder, text: str, add_special_tokens: bool) -> list[int]:
+    def counted(self: Tokenizer, text: str, add_special_tokens: bool = True) -> list[int]:
         if len(text) > LONG:
             sizes.append(len(text))
         return encode(self, text, add_special_tokens)
 
-    monkeypatch.setattr(TextEncoder, "__call__", counted)
+    monkeypatch.setattr(Tokenizer, "encode", counted)
     return sizes
 
 
@@ -168,15 +168,15 @@ def test_memory_comes_back_after_four_prompts_of_14_megabytes(roomy: Patient) ->
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
     """The longest texts wait behind the second event once they have begun, which sets the first."""
     has_begun, may_go_on = threading.Event(), threading.Event()
-    encode = TextEncoder.__call__
+    encode = Tokenizer.encode
 
-    def slow(self: TextEncoder, text: str, add_special_tokens: bool) -> list[int]:
+    def slow(self: Tokenizer, text: str, add_special_tokens: bool = True) -> list[int]:
         if len(text) > MIDDLE:
             has_begun.set()
             may_go_on.wait(20)
         return encode(self, text, add_special_tokens)
 
-    monkeypatch.setattr(TextEncoder, "__call__", slow)
+    monkeypatch.setattr(Tokenizer, "encode", slow)
     yield has_begun, may_go_on
     may_go_on.set()
 
@@ -322,7 +322,7 @@ def test_a_chunk_that_would_be_too_large_is_refused(roomy: Patient) -> None:
     for logprobs, status in ((20, 200), (None, 200)):
         response = roomy.http.post(TEXT, json={**body, "logprobs": logprobs}, timeout=60)
         assert response.status_code == status
-    with patch("yaie.server.extras.MOST_IN_CHUNK", 900 * 21 - 1):
+    with patch("yaie.server.extras.echo.MOST_IN_CHUNK", 900 * 21 - 1):
         error = refused(roomy, TEXT, {**body, "logprobs": 20})
     assert error["param"] == "stream"
     assert str(900 * 21) in error["message"]

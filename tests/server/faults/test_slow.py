@@ -10,7 +10,7 @@ from tests.server.conftest import within
 from tests.server.faults.clients import ask, connect, head, read_all
 from tests.server.faults.conftest import Patient
 from tests.server.faults.watch import SOON
-from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.background.streams import RequestStream
 
 CHOICES, TOKENS = 8, 400
 LONG = {

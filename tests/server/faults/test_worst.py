@@ -11,7 +11,7 @@ from tests.server.faults.clients import connect, head, status_of
 from tests.server.faults.conftest import Patient
 from tests.server.faults.gaps import Gaps
 from tests.server.faults.worst_bodies import DETOKENIZE, PATHS, worst
-from yaie.server.limits import LARGE, SMALL
+from yaie.server.held_bodies import LARGE, SMALL
 from yaie.server.settings import ServerSettings
 from yaie.system.gc_tuning import freeze_heap
 

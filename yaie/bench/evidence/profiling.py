@@ -1,4 +1,4 @@
-"""What clocks and profilers say about a few kernels; for "Profiling a kernel".
+"""What clocks and profilers say about a few kernels; for the chapter on profiling.
 
     python -m yaie.bench.evidence.profiling               times, and torch.profiler
     python -m yaie.bench.evidence.profiling --once        each kernel twice, for Nsight Compute

@@ -1,4 +1,4 @@
-"""Which operations a decode step of the tutor is made of, for chapter "Profiling a whole step".
+"""Which operations a decode step of the tutor is made of, for the chapter on profiling.
 
     python -m yaie.bench.evidence.step_profile
 

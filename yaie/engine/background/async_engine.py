@@ -30,15 +30,13 @@ from yaie.engine.background import messages
 from yaie.engine.background.driver import Driver
 from yaie.engine.background.engine_thread import EngineThread, Load
 from yaie.engine.background.latencies import Telemetry
-from yaie.engine.background.open_streams import OpenStreams
 from yaie.engine.background.prompts import Prompt as Prompt
 from yaie.engine.background.prompts import Prompts
 from yaie.engine.background.rejections import Rejection, no_rejections
-from yaie.engine.background.request_stream import RequestStream
+from yaie.engine.background.streams import OpenStreams, RequestStream
 from yaie.engine.background.watchers import Watchers
 from yaie.engine.info import EngineInfo
-from yaie.models.text_encoder import PromptText
-from yaie.models.tokenizer import Tokenizer
+from yaie.models.tokenizer import PromptText, Tokenizer
 
 T = TypeVar("T")
 

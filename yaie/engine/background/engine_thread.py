@@ -7,6 +7,7 @@ event loop, or `EngineProcess` does, in the main thread of a process of its own.
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -35,6 +36,7 @@ from yaie.engine.background.messages import (
     Watch,
     Withdraw,
 )
+from yaie.engine.background.step_mode import StepMode
 from yaie.engine.background.watchdog import Watchdog, log_hang
 from yaie.engine.info import EngineInfo
 from yaie.engine.watching.publisher import Publisher
@@ -77,7 +79,6 @@ class EngineThread:
         self._wanted: set[int] = set()  # submissions and calls that have not begun
         self._running = True
         self._step_mode = step_mode
-        self._steps_left = 0 if step_mode else None
         self._has_ended = False
         self._is_over = threading.Event()  # no step is begun any more
         self._owners: dict[str, int] = {}  # the submission of each request that is alive, and
@@ -165,14 +166,16 @@ class EngineThread:
             latencies = Latencies(engine, self.changed)
             self.telemetry = latencies.telemetry
             self._publisher = Publisher(engine, self._record, step_mode=self._step_mode)
+            self._steps = steps = StepMode(self._publisher, is_on=self._step_mode)
             engine.on_loss(self._lost)
             engine.on_wake(lambda: self._inbox.put(Wake()))
             self._tell(Ready(engine.info))
             while self._running:
-                self._obey(engine, latencies, wait=self._steps_left == 0 or not engine.has_work)
-                if self._running and engine.has_work and self._steps_left != 0:
-                    with self._watchdog:
-                        outputs = engine.step()
+                self._obey(engine, latencies, wait=steps.left == 0 or not engine.has_work)
+                if self._running and engine.has_work and steps.left != 0:
+                    self._watchdog.began = time.monotonic()
+                    outputs = engine.step()
+                    self._watchdog.began = None
                     self._publish(engine, latencies, outputs)
         except BaseException as error:  # a learner's part may even raise SystemExit
             if self.engine is not None:  # what loading raises, `AsyncEngine.start` raises
@@ -201,22 +204,9 @@ class EngineThread:
                 raise error
             case Withdraw(number):
                 self._abort(number, engine, latencies)
-            case Watch(number, every):
+            case Watch() | Unwatch() | Pace():
                 alive = (request for live in self._live.values() for request in live.values())
-                self._publisher.watch(number, alive, every=every)
-                self._publisher.paced(self._steps_left, number)
-            case Unwatch(number):
-                self._publisher.unwatch(number)
-                if not (self._step_mode or self._publisher.is_on):
-                    self._steps_left = None  # no page is left to ask for a step
-            case Pace(steps) if self._step_mode or self._publisher.is_on:
-                if not steps:
-                    self._steps_left = steps
-                elif engine.has_work:
-                    self._steps_left = (self._steps_left or 0) + steps
-                self._publisher.paced(self._steps_left)
-            case Pace():
-                pass  # it runs on: no page is open that could resume it
+                self._steps.obey(command, alive, has_work=engine.has_work)
             case Admit(number) | Call(number) if number not in self._wanted:
                 self._tell(Replied(number))
             case Admit(number):
@@ -258,8 +248,8 @@ class EngineThread:
         latencies.stepped(wanted)
         if self._publisher.is_on:
             self._publisher.stepped(outputs)
-        if self._steps_left:
-            self._steps_left -= 1
+        if self._steps.left:
+            self._steps.left -= 1
         started = engine.take_started()
         if wanted or started:
             self._tell(Stepped([output for _, output in wanted], started))

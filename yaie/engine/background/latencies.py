@@ -100,6 +100,7 @@ class Latencies:
         self._first: dict[str, float] = {}  # by request, when its first token came, and
         self._latest: dict[str, float] = {}  # its latest
         self.refresh()
+        self._num_tokens = _prompt_and_generated(self.telemetry.stats)  # after the last step
 
     def refresh(self) -> None:
         """Read the engine's figures; the last ones stay if a learner's part cannot tell its own."""
@@ -120,9 +121,9 @@ class Latencies:
     def _measure(self, outputs: Iterable[tuple[Request, RequestOutput]]) -> None:
         now = time.monotonic()
         telemetry = self.telemetry
-        before = _prompt_and_generated(telemetry.stats)
         self.refresh()
-        if tokens := _prompt_and_generated(telemetry.stats) - before:
+        before, self._num_tokens = self._num_tokens, _prompt_and_generated(telemetry.stats)
+        if tokens := self._num_tokens - before:
             telemetry.step_tokens.observe(tokens)
         gaps: dict[float, int] = {}
         for request, output in outputs:

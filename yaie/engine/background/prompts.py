@@ -10,23 +10,18 @@ for those that came before it and are about as long. The last two threads stay b
 there are not enough cores for all.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from yaie.core.errors import InvalidRequestError
+from yaie.core.errors import InvalidRequestError, plain
 from yaie.core.params import PromptOptions, SamplingParams
-from yaie.engine.background.tokenizer_thread import TokenizerThread
 from yaie.engine.info import EngineInfo
-from yaie.engine.input.limits import check_answer_size
-from yaie.engine.input.prompt_text import (
-    check_chat,
-    check_text,
-    encode_long,
-    encode_short_chat,
-    fitting,
-)
-from yaie.models.text_encoder import PromptText
-from yaie.models.tokenizer import Tokenizer
+from yaie.engine.input.beyond_text import check_answer_size
+from yaie.engine.input.long_prompts import check_chat, check_text, encode_long, fitting
+from yaie.engine.input.prompt_text import encode_short_chat
+from yaie.models.tokenizer import PromptText, Tokenizer
 from yaie.system.thread_niceness import step_back
 
 Prompt = str | list[int]
@@ -38,6 +33,53 @@ MIDDLE = 1 << 18
 """Characters: as much as most models' contexts hold."""
 MAX_WHOLE = 1 << 20
 """Characters of what is only counted: about a second of work."""
+
+
+class TokenizerThread:
+    """One thread, so one text at a time, in the order in which they came.
+
+    num_pending: calls that wait or run. Lives on the event loop.
+    """
+
+    def __init__(
+        self, name: str = "yaie-tokenizer", initializer: Callable[[], None] | None = None
+    ) -> None:
+        """initializer: called once, on the thread."""
+        self.num_pending = 0
+        self._executor = ThreadPoolExecutor(1, name, initializer)
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """What the function returns, or raises. One whose caller is cancelled before its turn is not
+        called."""
+        work = self._executor.submit(_called, function, *args)
+        self._count(work)
+        return await asyncio.wrap_future(work)
+
+    def stop(self) -> None:
+        """Take nothing more."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _count(self, work: "Future[Any]") -> None:
+        loop = asyncio.get_running_loop()
+        self.num_pending += 1
+
+        def done(_: "Future[Any]") -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._done)
+
+        work.add_done_callback(done)
+
+    def _done(self) -> None:
+        self.num_pending -= 1
+
+
+def _called(function: Callable[..., T], *args: Any) -> T:
+    try:
+        return function(*args)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise plain(error) from error
 
 
 class Prompts:
@@ -113,7 +155,8 @@ class Prompts:
             await self._encode(tokenizer, info, prompt, params, is_short=num_chars <= SHORT_PROMPT)
             for prompt in prompts
         ]
-        check_answer_size(encoded, params, info.max_model_len)
+        if params.logprobs is not None or params.prompt_logprobs is not None:
+            check_answer_size(encoded, params, info.max_model_len)
         return encoded
 
     async def _encode(
@@ -126,7 +169,8 @@ class Prompts:
         is_short: bool,
     ) -> list[int]:
         if not isinstance(prompt, str):
-            return fitting(prompt, params, info.max_model_len)
+            is_long = len(prompt) > info.max_model_len
+            return fitting(prompt, params, info.max_model_len) if is_long else prompt
         if is_short and self.short_texts.num_pending == 0:
             return tokenizer.encode(prompt, params.add_special_tokens)
         text = PromptText([prompt], params.add_special_tokens)

@@ -6,8 +6,10 @@ There and not on the engine's thread, so that a client is told in time though a 
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from yaie.engine.background.request_stream import RequestStream
+if TYPE_CHECKING:
+    from yaie.engine.background.streams import RequestStream
 
 
 class Timeout:
@@ -20,25 +22,24 @@ class Timeout:
     def __init__(
         self,
         seconds: float,
-        is_met: Callable[[RequestStream], bool],
-        expire: Callable[[RequestStream], None],
+        is_met: "Callable[[RequestStream], bool]",
+        expire: "Callable[[RequestStream], None]",
     ) -> None:
-        """seconds: 0 for no limit. is_met: whether a submission has done in time what it had to do.
-        expire: ends one that has not."""
+        """is_met: whether a submission has done in time what it had to do. expire: ends one that has
+        not."""
         self._seconds = seconds
         self._is_met = is_met
         self._expire = expire
         self._streams: dict[RequestStream, None] = {}  # in the order in which they came
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, stream: RequestStream) -> None:
+    def watch(self, stream: "RequestStream") -> None:
         """A submission has come."""
-        if self._seconds:
-            self._streams[stream] = None
-            if self._timer is None:
-                self._wait_for(stream)
+        self._streams[stream] = None
+        if self._timer is None:
+            self._wait_for(stream)
 
-    def forget(self, stream: RequestStream) -> None:
+    def forget(self, stream: "RequestStream") -> None:
         """A submission is over. Harmless if it is not watched."""
         self._streams.pop(stream, None)
 
@@ -48,7 +49,7 @@ class Timeout:
             self._timer.cancel()
         self._streams.clear()
 
-    def _wait_for(self, stream: RequestStream) -> None:
+    def _wait_for(self, stream: "RequestStream") -> None:
         left = stream.submitted_at + self._seconds - time.perf_counter()
         self._timer = asyncio.get_running_loop().call_later(max(0.0, left), self._sweep)
 

@@ -15,22 +15,16 @@ logger = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Times the steps of one thread: `with watchdog:` stands around each.
+    """Times the steps of one thread.
 
-    limit: how many seconds a step may take; 0 for as long as it likes.
+    limit: how many seconds a step may take; 0 for as long as it likes. began: when the step in progress
+    began, by `time.monotonic`, None between two steps; set by the thread.
     """
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
-        self._began: float | None = None
+        self.began: float | None = None
         self._over = threading.Event()
-
-    def __enter__(self) -> None:
-        """A step begins. On the engine's thread."""
-        self._began = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self._began = None
 
     def watch(self, overdue: Callable[[], None]) -> None:
         """Call `overdue` on a thread of its own, once, when a step has taken longer than the limit."""
@@ -48,7 +42,7 @@ class Watchdog:
         clock in each `limit` seconds."""
         left = self.limit
         while not self._over.wait(min(left, threading.TIMEOUT_MAX)):
-            began = self._began
+            began = self.began
             left = self.limit if began is None else began + self.limit - time.monotonic()
             if left <= 0:
                 overdue()

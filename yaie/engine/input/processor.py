@@ -9,15 +9,10 @@ from yaie.core.params import SamplingParams
 from yaie.core.ranges import RANGES
 from yaie.core.request import Request
 from yaie.core.salted import salted
+from yaie.engine.input.beyond_text import check_biases, check_named_tokens
 from yaie.engine.input.grammars.compiler import Grammars
 from yaie.engine.input.grammars.matchers import Matcher
-from yaie.engine.input.limits import (
-    check_biases,
-    check_named_tokens,
-    check_prompt,
-    resolve_max_tokens,
-    truncated,
-)
+from yaie.engine.input.limits import check_prompt, resolve_max_tokens, truncated
 from yaie.engine.input.narrowing import narrowings
 from yaie.engine.input.narrowing.narrowed import NarrowedMatcher
 from yaie.engine.input.salts import check_salts
@@ -66,8 +61,10 @@ class InputProcessor:
         Compiles the constraint, which may take a while; `requests` then finds it compiled. May be
         called on another thread.
         """
-        check_biases(params, self._vocab_size)
-        check_named_tokens(params, self._vocab_size, self._eos_token_ids)
+        if params.logit_bias:
+            check_biases(params, self._vocab_size)
+        if params.logprob_token_ids or params.min_tokens:
+            check_named_tokens(params, self._vocab_size, self._eos_token_ids)
         if params.constraint is not None:
             self._grammars.check(params.constraint)
         if params.cache_salt is not None and self._config.prefix_caching:

@@ -11,7 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from yaie.server.request_id import current
+from yaie.server.request_head import request_id
 
 Json = dict[str, Any]
 
@@ -32,15 +32,13 @@ UNKNOWN: Json = {"message": "Internal server error."}
 
 
 class AnthropicErrors:
-    """Plain ASGI middleware: answers of these paths with a status from 400 on are translated."""
+    """Plain ASGI middleware around what answers these paths: answers with a status from 400 on are
+    translated."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not _is_ours(scope["path"]):
-            await self._app(scope, receive, send)
-            return
         translator = _Translator(send)
         try:
             await self._app(scope, receive, translator.send)
@@ -77,8 +75,8 @@ class _Translator:
 
     async def pass_on(self, message: Message) -> None:
         """Send it, with a header that Anthropic's clients read the request's id from."""
-        if message["type"] == "http.response.start" and (request_id := current.get()):
-            MutableHeaders(scope=message)[REQUEST_ID] = request_id
+        if message["type"] == "http.response.start" and (name := request_id.get()):
+            MutableHeaders(scope=message)[REQUEST_ID] = name
         await self._send(message)
 
 
@@ -103,7 +101,7 @@ def error_in_stream(error: Json) -> Json:
 
 def _shape(kind: str, message: str) -> Json:
     detail = {"type": kind, "message": message}
-    return {"type": "error", "error": detail, "request_id": current.get()}
+    return {"type": "error", "error": detail, "request_id": request_id.get()}
 
 
 def _translated_answer(start: Message, body: bytes) -> tuple[Message, bytes]:
@@ -116,7 +114,3 @@ def _translated_answer(start: Message, body: bytes) -> tuple[Message, bytes]:
     start = {**start, "status": status}
     MutableHeaders(scope=start)["content-length"] = str(len(response.body))
     return start, bytes(response.body)
-
-
-def _is_ours(path: str) -> bool:
-    return path == PATH or path.startswith(f"{PATH}/")

@@ -11,8 +11,7 @@ reply stands around it where a body asks for more:
 from typing import Any
 
 from yaie.core.contracts import Reply
-from yaie.core.errors import InvalidRequestError
-from yaie.server.extras.echo import EchoReader
+from yaie.server.extras.echo import EchoReader, check_echo
 from yaie.server.extras.logprobs import ChatLogprobs, TextLogprobs
 from yaie.server.extras.prompt_logprobs import PromptLogprobs
 from yaie.server.extras.reader import ChatReader, Reader
@@ -23,9 +22,6 @@ from yaie.server.extras.token_ids import TokenIds
 from yaie.server.tools import ToolFormat
 
 __all__ = ["extend", "read"]
-
-MOST_IN_CHUNK = 1 << 15
-"""Log-probabilities of a prompt: they take some 40 ms to write."""
 
 
 def extend(
@@ -40,8 +36,8 @@ def extend(
 
     tool_format: None if the body may not call tools. reasoning: None if the model does not reason.
     """
-    if body.stream:
-        _check_chunks(reply, body)
+    if body.stream and getattr(body, "echo", False):
+        check_echo(reply)
     steps = _steps(reply, body, tokenizer)
     reader = _reader(reply, body, tokenizer, tool_format, reasoning)
     if reader is None and not steps and not body.continuous_usage:
@@ -92,19 +88,3 @@ def _steps(reply: Reply, body: Any, tokenizer: Any) -> list[Step]:
     elif params.logprobs is not None:
         steps.append(TextLogprobs(requests, tokenizer, with_prompt=bool(body.echo)))
     return steps
-
-
-def _check_chunks(reply: Reply, body: Any) -> None:
-    """Raise InvalidRequestError for a stream whose first chunk would hold more log-probabilities of the
-    prompt than can be written without holding up other streams."""
-    told = reply.requests[0].params.prompt_logprobs
-    if told is None or not getattr(body, "echo", False):
-        return
-    longest = max(request.num_prompt_tokens for request in reply.requests)
-    if longest * (1 + told) > MOST_IN_CHUNK:
-        raise InvalidRequestError(
-            f"stream: a prompt is echoed in one chunk, and this one would hold {longest * (1 + told)} "
-            f"log-probabilities ({longest} tokens by logprobs + 1), more than {MOST_IN_CHUNK}. Leave "
-            "out stream, or lower logprobs.",
-            param="stream",
-        )

@@ -4,10 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from yaie.core.contracts import Reply
+from yaie.core.errors import InvalidRequestError
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import FinishReason
 from yaie.server.extras.reader import Reader
 from yaie.server.extras.step import Json
+
+MOST_IN_CHUNK = 1 << 15
+"""Log-probabilities of a prompt: they take some 40 ms to write."""
 
 
 class EchoReader(Reader):
@@ -75,3 +80,19 @@ class EchoReader(Reader):
 def _without_tokens(output: RequestOutput) -> RequestOutput:
     """An output whose tokens are not to be told. What it counts stays."""
     return replace(output, token_ids=[], logprobs=None)
+
+
+def check_echo(reply: Reply) -> None:
+    """Raise InvalidRequestError for a stream whose first chunk would hold more log-probabilities of the
+    prompt than can be written without holding up other streams."""
+    told = reply.requests[0].params.prompt_logprobs
+    if told is None:
+        return
+    longest = max(request.num_prompt_tokens for request in reply.requests)
+    if longest * (1 + told) > MOST_IN_CHUNK:
+        raise InvalidRequestError(
+            f"stream: a prompt is echoed in one chunk, and this one would hold {longest * (1 + told)} "
+            f"log-probabilities ({longest} tokens by logprobs + 1), more than {MOST_IN_CHUNK}. Leave "
+            "out stream, or lower logprobs.",
+            param="stream",
+        )

@@ -1,6 +1,6 @@
 """The form that an answer must have, in the words of other servers: `structured_outputs` and its like.
 
-Taken out of a body and noted beside it (`notes.asked`), since the part that speaks OpenAI's API has no
+Taken out of a body and noted beside it (`Notes.form`), since the part that speaks OpenAI's API has no
 field for them: the engine is given a constraint in the place of that of a `response_format`.
 """
 

@@ -65,59 +65,55 @@ class Notes:
         return headers
 
 
-_current: ContextVar[Notes | None] = ContextVar("notes", default=None)
+current_notes: ContextVar[Notes | None] = ContextVar("notes", default=None)
+"""Of the request that this task answers. Each request is a task of its own, as are those that it
+starts."""
 
 
 @contextmanager
 def noting(*, is_strict: bool = False) -> Iterator[Notes]:
     """Notes that `ignored` and `lowered` add to, in this task and in those that it starts."""
     notes = Notes(is_strict)
-    token = _current.set(notes)
+    token = current_notes.set(notes)
     try:
         yield notes
     finally:
-        _current.reset(token)
+        current_notes.reset(token)
 
 
 def ignored(name: str) -> None:
     """A field of the request at hand has no effect."""
-    if (notes := _current.get()) is not None:
+    if (notes := current_notes.get()) is not None:
         notes.ignore(name)
 
 
 def refuses() -> bool:
     """Whether what has no effect is to be refused by name: the server is strict (`--strict`)."""
-    notes = _current.get()
+    notes = current_notes.get()
     return notes is not None and notes.is_strict
 
 
 def ask(name: str, form: Constraint) -> None:
     """The answer to the request at hand must have this form, as the field `name` says."""
-    if (notes := _current.get()) is not None:
+    if (notes := current_notes.get()) is not None:
         notes.form = name, form
-
-
-def asked() -> tuple[str, Constraint] | None:
-    """What `ask` was told of the request at hand."""
-    notes = _current.get()
-    return None if notes is None else notes.form
 
 
 def put_beside(name: str, value: Any) -> None:
     """The request at hand asks for this."""
-    if (notes := _current.get()) is not None:
+    if (notes := current_notes.get()) is not None:
         notes.beside[name] = value
 
 
 def beside(name: str) -> Any:
     """What `put_beside` was given of the request at hand; None for nothing."""
-    notes = _current.get()
+    notes = current_notes.get()
     return None if notes is None else notes.beside.get(name)
 
 
 def lowered(max_tokens: int) -> None:
     """The answer to the request at hand may have so many tokens, fewer than were asked for."""
-    if (notes := _current.get()) is not None:
+    if (notes := current_notes.get()) is not None:
         notes.max_tokens = max_tokens
 
 

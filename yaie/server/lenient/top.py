@@ -31,6 +31,10 @@ CONVERSING = ("chat", "tokenize")
 """Bodies with variables for a chat template."""
 GENERATING = ("chat", "text")
 """Bodies of answers that may have a form."""
+THINKING, REASONING = ("think", "enable_thinking", "thinking"), "reasoning"
+"""Whether the model is to think, in the words of other servers."""
+TOUCHED = frozenset({*BESIDE, *FORMS, *THINKING, REASONING, "response_format"})
+"""Fields that are taken out or changed, though an endpoint may know them."""
 UNLIMITED = (-1, -2)
 """What llama.cpp and Ollama take for no maximum."""
 MOST_NEAR = 8
@@ -121,11 +125,11 @@ def _refusal(name: str, why: str) -> InvalidRequestError:
 def _switch_thinking(body: Json) -> None:
     """`think` (Ollama), `enable_thinking` (Qwen's API), `thinking` (Anthropic's, DeepSeek's) and
     `reasoning` (OpenRouter's) set variables of the chat template, as far as those are not given."""
-    for name in ("think", "enable_thinking", "thinking"):
+    for name in THINKING:
         if name in body:
             _think(body, name, body.pop(name))
-    if "reasoning" in body:
-        _reason(body, body.pop("reasoning"))
+    if REASONING in body:
+        _reason(body, body.pop(REASONING))
 
 
 def _think(body: Json, name: str, value: Any) -> None:

@@ -4,6 +4,7 @@ What is unknown at which place only the type itself can say. So a body is valida
 of as unknown is taken out, and so again: a name at once in all elements of a list that are of one kind.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from importlib import import_module
@@ -16,12 +17,17 @@ from yaie.server.lenient.declared import without_hosted
 from yaie.server.lenient.fields import Dialect
 from yaie.server.lenient.history import mended
 from yaie.server.lenient.notes import ignored, refuses
-from yaie.server.lenient.top import rewritten
+from yaie.server.lenient.top import TOUCHED, rewritten
 
 ROUNDS = 12
 """How often a body is validated at most. What is still unknown then is refused."""
+MOST_UNKNOWN = 256
+"""Names in one object, more than any type knows. Where there are more, the first is complained of."""
 KINDS = ("type", "role")
 """What tells elements of one list apart."""
+
+EXACT = ("chat", "text")
+"""Dialects whose types refuse whatever would be changed in a field or left out of it."""
 
 Way = tuple[str | int, ...]
 
@@ -56,6 +62,14 @@ def known_names(kind: str) -> frozenset[str]:
     return frozenset(_names(_type(kind)))
 
 
+@cache
+def untouched_names(kind: str, dialect: Dialect | None) -> frozenset[str]:
+    """Of those, the names of fields that are left as they are where the type takes them: a body with no
+    others, and without a null, is wrong, or right as it is. None in dialects whose types leave it to
+    what comes later to look into a field."""
+    return known_names(kind) - TOUCHED if dialect in EXACT else frozenset()
+
+
 def _type(kind: str) -> Any:
     module, _, name = kind.partition(":")
     return getattr(import_module(module), name)
@@ -82,8 +96,11 @@ def _spare(error: ValidationError | RequestValidationError) -> list[Way]:
     else:
         faults = error.errors()
         ways = [fault["loc"][1:] for fault in faults]
-    spare = [_is_spare(fault, way) for fault, way in zip(faults, ways, strict=True)]
-    return [way for way, is_spare in zip(ways, spare, strict=True) if is_spare] if spare[0] else []
+    if not _is_spare(faults[0], ways[0]):
+        return []
+    spare = [way for fault, way in zip(faults, ways, strict=True) if _is_spare(fault, way)]
+    in_one_object = Counter(way[:-1] for way in spare)
+    return spare if max(in_one_object.values()) <= MOST_UNKNOWN else []
 
 
 def _is_spare(fault: Any, way: Way) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 
 
 class _Collections(threading.local):
-    """began: of the collection that runs on this thread. seconds: of all that were."""
+    """began: of the collection that runs on this thread. seconds: of all that have begun since this
+    clock was read for the first time."""
 
-    began = 0.0
+    began: float | None = None
     seconds = 0.0
 
 
@@ -22,6 +23,8 @@ _collections = _Collections()
 
 def work_time() -> float:
     """In seconds; only differences mean something. Other processes and threads have no part in it."""
+    if _note not in gc.callbacks:
+        gc.callbacks.append(_note)
     return time.thread_time() - _collections.seconds
 
 
@@ -31,8 +34,5 @@ def _note(phase: str, info: dict[str, Any]) -> None:
         return
     if phase == "start":
         _collections.began = time.thread_time()
-    else:
+    elif _collections.began is not None:
         _collections.seconds += time.thread_time() - _collections.began
-
-
-gc.callbacks.append(_note)

@@ -1,23 +1,31 @@
-"""Has bodies above SMALL bytes parsed and validated beside the event loop (`body_reader.py`).
+"""Reads the JSON body of a request as what its endpoint takes, before FastAPI does.
+
+    small, and right as it is    parsed and validated here
+    any other small one          here, with all that clients send beyond the API (`lenient`)
+    above SMALL bytes            the same beside the event loop (`body_reader`)
 
 The endpoints need not know: one that takes a type gets a value of it in any case. It may be a learner's.
 """
 
 import email.message
-import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from yaie.server.body_process import Wanted, as_wanted, parsed
+from yaie.core.errors import YaieError
+from yaie.server.body_process import as_wanted, parsed
 from yaie.server.body_reader import reader_of
-from yaie.server.lenient.fields import DIALECTS
-from yaie.server.lenient.notes import noting
-from yaie.server.limits import GIVE_BACK, SMALL
+from yaie.server.held_bodies import SMALL
+from yaie.server.lenient.notes import Notes, current_notes
+from yaie.server.lenient.validated import adapter, untouched_names
+from yaie.server.limits import GIVE_BACK
+from yaie.server.wanted import Wanted, module_name, wanted_by
 from yaie.server.work import check_work
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
 _NOTHING = object()
 
 
-class LargeJsonRequest(Request):
+class JsonRequest(Request):
     """A request whose body is there already (`BodyLimit`), in one message."""
 
     _value: Any = _NOTHING
@@ -56,6 +64,8 @@ class LargeJsonRequest(Request):
         body = await self.body()
         if not _is_json(self.headers.get("content-type")):
             return
+        if len(body) <= SMALL and wanted is not None and self._reads_as_it_is(body, wanted):
+            return
         if len(body) <= SMALL or wanted is None:
             try:
                 value = await self.json()
@@ -72,13 +82,28 @@ class LargeJsonRequest(Request):
         self._value = await work
         self._give_back()
 
+    def _reads_as_it_is(self, body: bytes, wanted: Wanted) -> bool:
+        """Whether a small body is right as it is: then it has been read. What `check_work` bounds fits
+        into no small body, but for the depth of a call's arguments, which are validated."""
+        try:
+            value = from_json(body, cache_strings="keys")
+            if not isinstance(value, dict) or None in value.values():
+                return False
+            if not value.keys() <= untouched_names(wanted.kind, wanted.dialect):
+                return False
+            self._value = adapter(wanted.kind).validate_python(value, from_attributes=True)
+        except (ValueError, RecursionError, RequestValidationError, YaieError):
+            return False  # those who know what else there is say why, or make it right
+        self._give_back()
+        return True
+
     def _give_back(self) -> None:
         self._body = b"0"
         if (give_back := self.scope.get(GIVE_BACK)) is not None:
             give_back()
 
 
-class LargeJsonRoute(APIRoute):
+class JsonRoute(APIRoute):
     """FastAPI's route, with that request in the place of its own."""
 
     api: ClassVar[str | None] = None
@@ -86,60 +111,37 @@ class LargeJsonRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        kind = _kind_of(self)
-        dialect = DIALECTS.get(self.path)
-        wanted = None if kind is None else Wanted(kind, self.api, dialect, self.is_strict)
+        wanted = wanted_by(self, self.api, is_strict=self.is_strict)
 
-        async def handle_large(request: Request) -> Response:
-            large = LargeJsonRequest(request.scope, request.receive)
-            with noting(is_strict=self.is_strict) as notes:
-                await large.read(wanted)
-                response = await handle(large)
-            notes.log()
-            response.headers.update(notes.headers)
+        async def handle_json(request: Request) -> Response:
+            ours = JsonRequest(request.scope, request.receive)
+            notes = Notes(self.is_strict)
+            current_notes.set(notes)
+            await ours.read(wanted)
+            response = await handle(ours)
+            if notes.ignored or notes.max_tokens is not None:
+                notes.log()
+                response.headers.update(notes.headers)
             return response
 
-        return handle_large
+        return handle_json
 
 
-def with_large_json(router: APIRouter, api: "ApiServer", *, is_strict: bool = False) -> APIRouter:
+def with_json(router: APIRouter, api: "ApiServer", *, is_strict: bool = False) -> APIRouter:
     """The same router, whose routes read bodies so once it is included. api: the part that speaks
     OpenAI's API. is_strict: what has no effect is refused."""
-    about = {"api": _module_name(api), "is_strict": is_strict}
-    kind = type("LargeJsonRoute", (LargeJsonRoute,), about)
+    about = {"api": module_name(api), "is_strict": is_strict}
+    kind = type("JsonRoute", (JsonRoute,), about)
     for route in router.routes:
         if type(route) is APIRoute:
             route.__class__ = kind
     return router
 
 
-def _module_name(api: Any) -> str | None:
-    """Where another process finds the part; None if it is no module (of a test)."""
-    name = getattr(api, "__name__", "")
-    return name if sys.modules.get(name) is api else None
-
-
-def _kind_of(route: APIRoute) -> str | None:
-    """Module and name of the type that a route's endpoint takes as its body; None if it takes none, or
-    one that another process cannot import by name."""
-    taken = route.dependant.body_params
-    if len(taken) != 1:
-        return None
-    endpoint: Any = route.endpoint
-    wanted = getattr(endpoint, "__annotations__", {}).get(taken[0].name)
-    if isinstance(wanted, str):
-        wanted = getattr(endpoint, "__globals__", {}).get(wanted)
-    for module in (endpoint.__module__, getattr(wanted, "__module__", "")):
-        for name, value in vars(sys.modules.get(module, sys)).items():
-            if value is wanted is not None:
-                return f"{module}:{name}"
-    return None
-
-
 def _is_json(content_type: str | None) -> bool:
     """As FastAPI decides it."""
-    if not content_type:
-        return False
+    if not content_type or content_type == "application/json":
+        return bool(content_type)
     message = email.message.Message()
     message["content-type"] = content_type
     kind, subtype = message.get_content_maintype(), message.get_content_subtype()
