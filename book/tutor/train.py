@@ -21,7 +21,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors.torch import save_file
@@ -52,7 +52,7 @@ ROPE_THETA = 10_000
 TOKENIZER_DIALOGUES = 20_000
 WARMUP = 0.03
 
-Model = LlamaForCausalLM | Lfm2ForCausalLM
+Model: TypeAlias = LlamaForCausalLM | Lfm2ForCausalLM
 FOLDERS = {"llama": TUTOR_PATH, "lfm2": HYBRID_PATH}
 """By architecture, as a checkpoint's `model_type` names it: where its weights are served from."""
 
