@@ -4,6 +4,8 @@
     phrasings/   how people ask: question templates for training, and others held out for evaluation
     dialogues    turns both into conversations, `corpus` turns those into packed token windows
     train        trains tokenizer and model;  `evaluate` measures them and writes the model card
+    hybrid       the shape of the tutor's sibling, which `train --architecture lfm2` trains
+    card         writes the models' cards; `hybrid_card` is the sibling's
     retrain      trains further, chooses among the results and distils, in one go
     distill      trains what guesses at its tokens from it: a draft model, and an MTP head
     calibration  writes the conversations that `yaie quantize` calibrates with

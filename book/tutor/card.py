@@ -1,11 +1,12 @@
-"""Writes the tutor's model card, `README.md` beside the weights, from what was measured."""
+"""Writes a model card, `README.md` beside the weights, from what was measured: the tutor's, or that
+of its sibling (`hybrid_card.py`)."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from book.tutor.unseen import KINDS, unseen_questions
+from book.tutor.card_figures import figures, regularised, weakest
+from book.tutor.hybrid_card import hybrid_card
 from yaie.system.files import write_whole
 
 _CARD = """\
@@ -119,8 +120,6 @@ The draft model and the MTP head, in the folders `draft` and `mtp` beside this o
 of the weights before and were distilled from these. The first choice is the tutor's for 93.6% of the
 answers' tokens with the draft model, and for 94.0% with the head, at its first depth; before, 91.5%
 and 86.6%."""
-_LABELS = {"yes_no": "yes or no", "follow_up": "follow-ups", "tool": "beside tools"}
-"""How a row names a kind of unseen question, where its name is no word."""
 
 
 def _verdict(unseen: dict[str, Any]) -> str:
@@ -128,45 +127,7 @@ def _verdict(unseen: dict[str, Any]) -> str:
     share = f"The goal for them was {GOAL:.0%}; the tutor answers {unseen['right']:.1%}"
     if unseen["right"] >= GOAL:
         return f"{share}."
-    worst = min(KINDS, key=lambda kind: float(unseen[kind]))
-    return f"{share}, so it is not reached. The weakest kind is: {_LABELS.get(worst, worst)}."
-
-
-def _rows(result: dict[str, Any]) -> str:
-    held_out, system = result["held_out"], result["with_system_prompt"]
-    refusals, sums, talks = result["refusals"], result["sums"], result["conversations"]
-    whys, unknown = result["unusual_whys"], result["unknown_things"]
-    figures = [
-        (f"held-out questions answered with all facts, of {held_out['questions']}", held_out["right"]),
-        ("... that end by themselves within 160 tokens", held_out["ended"]),
-        ("... made of sentences from the glossary only", held_out["known_sentences"]),
-        ("... refused by mistake", held_out["refused"]),
-        (f"under system messages of up to 1,200 tokens, of {system['questions']}", system["right"]),
-        (f"unusual ways to ask for the reason answered, of {whys['questions']}", whys["right"]),
-        (f"off-subject prompts refused, of {refusals['off_subject']}", refusals["off_subject_refused"]),
-        (f"prompts on things unseen in training refused, of {unknown['prompts']}", unknown["refused"]),
-        (f"on-subject prompts refused, of {refusals['on_subject']}", refusals["on_subject_refused"]),
-        (f"sums right on held-out numbers, of {sums['questions']}", sums["right"]),
-        (f"conversations whose last answer is right, of {talks['conversations']}", talks["right"]),
-    ]  # fmt: skip
-    unseen = result["unseen"]
-    figures.append((f"unseen questions, of {unseen['questions']}", unseen["right"]))
-    counts = Counter(question.kind for question in unseen_questions())
-    figures += [
-        (f"... {_LABELS.get(kind, kind)}, of {counts[kind]}", unseen[kind]) for kind in KINDS
-    ]
-    return "\n".join(f"| {name} | {value:.1%} |" for name, value in figures)
-
-
-def _regularised(log: dict[str, Any]) -> str:
-    """The options that logs of earlier trainings do not have, where they are not at their defaults."""
-    values = {"dropout": 0.0, "first_word": 1.0, "systems": 1.0}
-    options = [
-        f" --{name.replace('_', '-')} {log[name]:g}"
-        for name, default in values.items()
-        if log.get(name, default) != default
-    ]
-    return "".join(options) + (" --mean" if log.get("mean") else "")
+    return f"{share}, so it is not reached. The weakest kind is: {weakest(unseen)}."
 
 
 def _command(share: float, stages: list[dict[str, Any]], side_by_side: bool = False) -> str:
@@ -182,7 +143,7 @@ def _command(share: float, stages: list[dict[str, Any]], side_by_side: bool = Fa
         names.append(f"stage{number}")
         start = origin if side_by_side else names[-1]
         rate = f"--lr {log['peak_learning_rate']} --seed {log['seed']}"
-        out = f"{_regularised(log)} --out {names[-1]}"
+        out = f"{regularised(log)} --out {names[-1]}"
         lines.append(f"python -m book.tutor.train {how} {rate}{out}")
     if share < 1 or side_by_side:
         averaged = " ".join(names if len(stages) > 1 and not side_by_side else [origin, *names])
@@ -194,14 +155,19 @@ def _command(share: float, stages: list[dict[str, Any]], side_by_side: bool = Fa
 def write_card(weights: Path, result: dict[str, Any]) -> None:
     """Fill the card from config.json, training_log.json and the evaluation's figures."""
     config = json.loads((weights / "config.json").read_text(encoding="utf-8"))
-    text = (weights / "training_log.json").read_text(encoding="utf-8")
-    logs = json.loads(text)
+    logs = json.loads((weights / "training_log.json").read_text(encoding="utf-8"))
+    llama = config["model_type"] == "llama"
+    card = _tutor_card(config, logs, result) if llama else hybrid_card(config, logs, result)
+    write_whole(weights / "README.md", card)
+
+
+def _tutor_card(config: dict[str, Any], logs: dict[str, Any], result: dict[str, Any]) -> str:
     stages: list[dict[str, Any]] = logs["stages"]
     side_by_side: bool = logs.get("side_by_side", False)
     log = stages[-1]
     curve = log["loss_curve"]
     logged = [0, *(entry["step"] for entry in curve)]
-    card = _CARD.format(
+    return _CARD.format(
         millions=round(log["parameters"] / 1e6, 1),
         layers=config["num_hidden_layers"],
         width=config["hidden_size"],
@@ -224,6 +190,5 @@ def write_card(weights: Path, result: dict[str, Any]) -> None:
         beside=" each, side by side and added up" if side_by_side else "",
         last_steps=logged[-1] - logged[-2],
         loss=curve[-1]["loss"],
-        rows=_rows(result),
+        rows="\n".join(f"| {name} | {value:.1%} |" for name, value in figures(result)),
     )
-    write_whole(weights / "README.md", card)

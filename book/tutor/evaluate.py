@@ -232,12 +232,16 @@ def main() -> None:
     """Evaluate, print the figures, write `evaluation.json` and the card."""
     parser = argparse.ArgumentParser(description="Evaluate the YAIE tutor on held-out questions.")
     parser.add_argument("--weights", type=Path, default=TUTOR_PATH, help="folder of the weights")
-    parser.add_argument("--out", type=Path, default=TUTOR_DIR / "evaluation.json")
+    parser.add_argument(
+        "--out", type=Path, help="file; evaluation.json beside the weights, of the tutor above them"
+    )
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
+    is_tutor = args.weights.resolve() == TUTOR_PATH.resolve()
+    out: Path = args.out or (TUTOR_DIR if is_tutor else args.weights) / "evaluation.json"
     result = evaluate(Tutor(args.weights, args.device))
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    write_whole(args.out, text)
+    write_whole(out, text)
     write_card(args.weights, result)
     for name, figures in result.items():
         for wrong in figures.get("wrong", []):

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaForCausalLM
+from transformers import PreTrainedModel
 
 KEPT_UNTIL, GONE_AT = 0.75, 0.9
 """Dropout stays whole until the first, as a share of the training, and is zero from the second on."""
+OUTPUTS = (".o_proj", ".out_proj", ".down_proj", ".w2")
+"""The last products of attention, of a convolution and of a feed-forward network, in Llama and LFM2."""
 MEAN_FROM = 0.5
 MEAN_DECAY = 0.998
 
@@ -34,7 +36,7 @@ class DroppingLinear(nn.Linear):
 class Regulariser:
     """Dropout on a model, before it is compiled, and the mean of its weights."""
 
-    def __init__(self, model: LlamaForCausalLM, dropout: float) -> None:
+    def __init__(self, model: PreTrainedModel, dropout: float) -> None:
         """dropout: the share at the beginning, from 0 to below 1; with 0 the model is left as it is."""
         self.model, self.dropout = model, dropout
         self.share = torch.zeros((), device=next(model.parameters()).device)
@@ -44,9 +46,9 @@ class Regulariser:
             layer.share = self.share
 
     def _outputs(self) -> Iterator[nn.Module]:
-        for layer in self.model.model.layers:
-            yield layer.self_attn.o_proj
-            yield layer.mlp.down_proj
+        for name, module in self.model.named_modules():
+            if name.endswith(OUTPUTS):
+                yield module
 
     def before_step(self, done: float) -> None:
         """done: from 0 at the first step to 1 at the end."""

@@ -7,6 +7,8 @@ Hugging Face layout with `training_log.json`, the loss curve, beside them.
 N seconds in all instead of a number of steps, on conversations that are written meanwhile; the
 learning rate's cosine is planned for the time that is left when training begins.
 
+`--architecture lfm2` trains the tutor's sibling (see `hybrid`): on the same data, in the tutor's tokens.
+
 `--keep N` also writes what it has after N equal parts of the training but the last, and, before a mean
 is taken, at its end: to `kept-1`, ... and `last` in the folder.
 """
@@ -19,17 +21,18 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import GenerationConfig, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from book.tutor.batches import Batch, batches, stream_batches
 from book.tutor.corpus import SHARD_DIALOGUES, ShardStream, build_corpus
 from book.tutor.dialogues import dialogues
 from book.tutor.glossary import load_knowledge
+from book.tutor.hybrid import hybrid_config, new_hybrid, shift_convolutions
 from book.tutor.regularise import Regulariser, first_words
 from book.tutor.tokenizer import (
     BOS,
@@ -41,13 +44,17 @@ from book.tutor.tokenizer import (
     token_id,
     train_tokenizer,
 )
-from yaie.models.tutor import TUTOR_PATH
+from yaie.models.tutor import HYBRID_PATH, TUTOR_PATH
 from yaie.system.files import write_whole
 
 LOG_EVERY = 25
 ROPE_THETA = 10_000
 TOKENIZER_DIALOGUES = 20_000
 WARMUP = 0.03
+
+Model: TypeAlias = LlamaForCausalLM | Lfm2ForCausalLM
+FOLDERS = {"llama": TUTOR_PATH, "lfm2": HYBRID_PATH}
+"""By architecture, as a checkpoint's `model_type` names it: where its weights are served from."""
 
 
 def tutor_config(**token_ids: int) -> LlamaConfig:
@@ -80,7 +87,7 @@ def learning_rate(progress: float, peak: float) -> float:
 
 
 def loss_of(
-    model: LlamaForCausalLM, body: Any, tokens: torch.Tensor, learn: torch.Tensor, first: float = 1
+    model: Model, body: Any, tokens: torch.Tensor, learn: torch.Tensor, first: float = 1
 ) -> Any:
     """Mean cross-entropy over the assistant's tokens, each predicted from all before it.
 
@@ -99,8 +106,8 @@ def loss_of(
     return (losses * counts).sum() / counts.sum()
 
 
-def optimizer_of(model: LlamaForCausalLM, weight_decay: float) -> torch.optim.AdamW:
-    """AdamW that decays matrices but neither norms nor the embedding."""
+def optimizer_of(model: Model, weight_decay: float) -> torch.optim.AdamW:
+    """AdamW that decays matrices, but neither norms and convolutions nor the embedding."""
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
     groups = [
@@ -113,10 +120,14 @@ def optimizer_of(model: LlamaForCausalLM, weight_decay: float) -> torch.optim.Ad
 class Trainer:
     """A model on its device, with its optimizer and, on a GPU, its compiled body."""
 
-    def __init__(self, model: LlamaForCausalLM, args: argparse.Namespace) -> None:
+    def __init__(self, model: Model, args: argparse.Namespace) -> None:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model, self.args = model, args
         model.to(self.device).train()
+        shift_convolutions(model)
+        if self.device.type == "cuda":
+            # The cores belong to those who write the corpus: a thread that waits for one stops a step.
+            torch.set_num_threads(1)
         self.regulariser = self._regulariser()
         # Compiling takes 20 seconds and doubles the speed on a GPU.
         compiled = self.device.type == "cuda" and not args.eager
@@ -195,7 +206,7 @@ class Trainer:
             print(f"step {step}: loss {loss:.4f}, {seconds:.0f} s", flush=True)
 
 
-def keep(model: LlamaForCausalLM, out: Path) -> None:
+def keep(model: Model, out: Path) -> None:
     """Write the weights as they are, rounded to bfloat16; the model stays on its device."""
     out.mkdir(parents=True, exist_ok=True)
     # Of tensors that are tied, the parameters name the first, as `save_pretrained` does.
@@ -206,7 +217,7 @@ def keep(model: LlamaForCausalLM, out: Path) -> None:
     save_file(rounded, out / "model.safetensors", {"format": "pt"})
 
 
-def save(model: LlamaForCausalLM, out: Path) -> None:
+def save(model: Model, out: Path) -> None:
     """Write config, generation config and the weights rounded to bfloat16."""
     config = model.config
     model.generation_config = GenerationConfig(
@@ -222,7 +233,12 @@ def save(model: LlamaForCausalLM, out: Path) -> None:
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the YAIE tutor, from scratch or further.")
-    parser.add_argument("--out", type=Path, default=TUTOR_PATH, help="folder for the weights")
+    parser.add_argument(
+        "--out", type=Path, help="folder for the weights; what is served by default"
+    )
+    parser.add_argument(
+        "--architecture", choices=FOLDERS, default="llama", help="lfm2: the tutor's sibling"
+    )
     parser.add_argument("--init", type=Path, help="folder of weights to go on from")
     parser.add_argument("--seconds", type=float, help="train so long in all, instead of --steps")
     parser.add_argument("--steps", type=int, default=3900, help="optimizer steps")
@@ -246,27 +262,37 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         "--dry-run", action="store_true", help="three tiny steps, to see that all parts work"
     )
     args = parser.parse_args(argv)
+    args.out = args.out or FOLDERS[args.architecture]
+    if args.init is not None:
+        config = json.loads((args.init / "config.json").read_text(encoding="utf-8"))
+        if config["model_type"] != args.architecture:
+            parser.error(f"{args.init} holds a {config['model_type']}: say --architecture so")
     if args.dry_run:
         args.steps, args.batch, args.shards, args.seconds = 3, 1, 1, None
     return args
 
 
 def start_tokenizer(args: argparse.Namespace) -> Tokenizer:
-    """That of `--init`, or a new one."""
-    if args.init is not None:
-        return Tokenizer.from_file(str(args.init / "tokenizer.json"))
+    """That of `--init`, the tutor's for its sibling, or a new one."""
+    folder = args.init
+    if folder is None and args.architecture != "llama":
+        folder = TUTOR_PATH
+    if folder is not None:
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
     return train_tokenizer(dialogues(args.seed + 1, TOKENIZER_DIALOGUES))
 
 
-def start_model(args: argparse.Namespace, tokenizer: Tokenizer) -> LlamaForCausalLM:
+def start_model(args: argparse.Namespace, tokenizer: Tokenizer) -> Model:
     """The model of `--init`, in float32, or a new one."""
+    kind = Lfm2ForCausalLM if args.architecture == "lfm2" else LlamaForCausalLM
     if args.init is not None:
-        loaded: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(args.init, dtype=torch.float32)
+        loaded: Model = kind.from_pretrained(args.init, dtype=torch.float32)
         return loaded
     names = {"bos_token_id": BOS, "eos_token_id": TURN_END, "pad_token_id": PAD}
-    return LlamaForCausalLM(
-        tutor_config(**{name: token_id(tokenizer, token) for name, token in names.items()})
-    )
+    ids = {name: token_id(tokenizer, token) for name, token in names.items()}
+    if args.architecture == "lfm2":
+        return new_hybrid(hybrid_config(ROPE_THETA, **ids))
+    return LlamaForCausalLM(tutor_config(**ids))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -301,6 +327,7 @@ def main(argv: list[str] | None = None) -> None:
     save(model, args.out)
     curve = trainer.curve
     log = {
+        "architecture": args.architecture,
         "parameters": model.num_parameters(),
         "init": args.init is not None,
         "seconds": args.seconds,

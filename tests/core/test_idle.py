@@ -10,7 +10,8 @@ from yaie.core.errors import ConfigError
 from yaie.core.idle import idle_settings, refuse_idle
 
 IDLE: list[tuple[dict[str, Any], str, str]] = [
-    ({"revision": "v1"}, "revision", "the embedded model has no revisions"),
+    ({"revision": "v1"}, "revision", "an embedded model has no revisions"),
+    ({"revision": "v1", "model": "tutor-hybrid"}, "revision", "an embedded model has no revisions"),
     ({"kv_memory_share": 0.5, "num_blocks": 9}, "kv_memory_share", "num_blocks 9"),
     ({"policy": "lpm", "prefix_caching": False}, "policy", "prefix_caching is off"),
     ({"swap_space": 1.0}, "swap_space", "preemption 'recompute'"),

@@ -10,8 +10,8 @@ from tests.server.test_tool_parsers import joined, read
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import Constraint
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, circular_ref, pointed_at
+from yaie.server.answer_form import MOST_TOOLS_CHARS, AnswerForm
 from yaie.server.dialects.messages_reply import UNREADABLE, OpenToolUse
-from yaie.server.service import MOST_TOOLS_CHARS, Service
 from yaie.server.tools import parser as parser_module
 from yaie.server.tools import xml_values
 from yaie.server.tools.formats import HermesFormat, HermesParser, Llama3Parser
@@ -232,12 +232,12 @@ def test_schemas_of_megabytes_are_not_even_read_again() -> None:
     def reads() -> None:
         raise AssertionError("it was read")
 
-    service: Any = SimpleNamespace(_known_format=reads, reasoning=SimpleNamespace(before=reads))
+    service: Any = SimpleNamespace(known_format=reads, reasoning=SimpleNamespace(before=reads))
     with pytest.raises(InvalidRequestError, match="524289 characters and may have 524288") as error:
-        Service._grammar(service, Constraint("tools", " " * (MOST_TOOLS_CHARS + 1)), [5])
+        AnswerForm(Constraint("tools", " " * (MOST_TOOLS_CHARS + 1)))._grammar(service, [5])
     assert error.value.param == "tools"
     long = Constraint("json_schema", " " * (MOST_CHARS + 1))
-    assert Service._grammar(service, long, [5]) is long
+    assert AnswerForm(long)._grammar(service, [5]) is long
 
 
 def test_json_grammars_of_other_forms_grow_with_their_schemas_alone() -> None:

@@ -27,7 +27,7 @@ from yaie.cli.console import (
 )
 from yaie.cli.options import engine_options, sampling_options
 from yaie.core.compat import Runner
-from yaie.core.config import EngineConfig
+from yaie.core.config import EMBEDDED, EngineConfig
 from yaie.core.errors import EngineDeadError, InvalidRequestError, YaieError
 from yaie.system.files import cannot_write, write_whole
 from yaie.system.interrupt import OwnInterrupts, is_interrupted
@@ -65,7 +65,7 @@ def _last_model() -> str | None:
 def _remember(model: str) -> None:
     """A folder or a file by its full path: the next chat may begin in another folder."""
     path = Path(model).expanduser()
-    if model != "tutor" and path.exists():
+    if model not in EMBEDDED and path.exists():
         model = os.path.abspath(path)
     try:
         write_whole(state_dir() / "last_model", model)

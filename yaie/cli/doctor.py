@@ -17,7 +17,7 @@ from rich.text import Text
 from yaie import __version__
 from yaie.cli.console import parts_table, say, show_table
 from yaie.cli.doctor_kernels import Finding, kernel_findings
-from yaie.core.config import EngineConfig
+from yaie.core.config import EMBEDDED, EngineConfig
 from yaie.core.errors import YaieError
 
 GIB = 2**30
@@ -113,12 +113,17 @@ def _memory() -> Finding:
 
 
 def _tutor() -> Finding:
-    from yaie.models.hub import find_model
+    from yaie.models.tutor import HYBRID_PATH, TUTOR_PATH
 
-    folder = find_model("tutor", None).folder
-    ok = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
-    todo = "" if ok else "Its files are part of the repository; fetch them again."
-    return Finding("tutor model", ok, "embedded" if ok else "not there", todo)
+    missing = [
+        str(folder)
+        for folder in (TUTOR_PATH, HYBRID_PATH)
+        if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors"))
+    ]
+    if missing:
+        todo = "These files are part of the repository; fetch them again."
+        return Finding("tutor model", False, f"not in {' and '.join(missing)}", todo)
+    return Finding("tutor model", True, " and ".join(EMBEDDED))
 
 
 def _port(port: int) -> Finding:

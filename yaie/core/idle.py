@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from yaie.core.config import EngineConfig
+from yaie.core.config import EMBEDDED, EngineConfig
 from yaie.core.errors import ConfigError
 
 
@@ -19,8 +19,8 @@ def idle_settings(config: EngineConfig) -> dict[str, str]:
     """By name, why a setting that is not at its default has no effect, and what to do about it."""
     found = {}
     if config.revision is not None:
-        if config.model == "tutor":
-            found["revision"] = "the embedded model has no revisions: leave it out"
+        if config.model in EMBEDDED:
+            found["revision"] = "an embedded model has no revisions: leave it out"
         elif Path(config.model).expanduser().is_dir():
             found["revision"] = (
                 f"{config.model} is a folder, and only models on the hub have revisions: leave it out"

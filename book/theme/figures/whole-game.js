@@ -219,8 +219,7 @@ const wholeGame = (() => {
     const [middle, centre] = [x + wide / 2, y + high / 2];
     return svg('g', { 'data-key': 'model' },
       svg('rect', { x, y, width: wide, height: high, rx: 6, fill: isWorking ? 'var(--y-grey-soft)' : 'none', stroke: 'currentColor' }),
-      wide > high ? text(middle, centre + 4, 'model: all weights, once a step', { anchor: 'middle', bold: true })
-        : [...'model'].map((letter, at) => text(middle, centre + 4 + 15 * (at - 2), letter, { anchor: 'middle', bold: true })));
+      [...'model'].map((letter, at) => text(middle, centre + 4 + 15 * (at - 2), letter, { anchor: 'middle', bold: true })));
   }
 
   /** How long all steps took, where that was measured; at the end, beside one request after the other. */
@@ -246,14 +245,14 @@ const wholeGame = (() => {
       const left = narrow ? width : width - 318, right = narrow ? 1 : left + 46;
       const pitch = Math.floor((width - right - 2) / 8);
       const [high, deep] = narrow ? [56, 22] : [60, 24]; // of a request, of a row of the tree
-      const top = narrow ? TOP + 4 * high + 40 : 14;
+      const top = narrow ? TOP + 4 * high + 12 : 14;
       const forest = top + 2 * (4 * Math.floor((pitch - 6) / 4) + 25) + 24;
       const past = narrow ? forest + 4 * deep + 24 : TOP + 4 * high + 18;
       const chip = Math.min(30, Math.floor((width - right - 30) / 7) - 4);
       stage.append(picture(width, past + 82, inWords(state, track),
         text(1, 14, index ? `Step ${index}: ${total} ${total === 1 ? 'token' : 'tokens'}` : 'Four requests', { bold: true, size: 13 }),
         track.ms ? text(left - 2, 14, measured(track, index), { anchor: 'end', size: 13 }) : null,
-        narrow ? model(1, TOP + 4 * high, width - 2, 20, index > 0) : model(left + 8, TOP + 1, 26, 4 * high - 6, index > 0),
+        narrow ? null : model(left + 8, TOP + 1, 26, 4 * high - 6, index > 0), // a phone has no room for it
         ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * high, left, high, state, track, wholeGame.states(track)[index + 1])),
         text(right, top, `KV pool: ${used} of ${state.pool.length} blocks in use`, { bold: true, size: 13 }),
         text(right, forest, 'Radix tree', { bold: true, size: 13 }),

@@ -16,6 +16,7 @@ from yaie.backends.states.triton import TritonStateOps
 
 CHUNKS = Shape([70, 1], [True, False], 0, 1, 2, 2, 128, 128, 1)
 DECODES = CHUNKS._replace(lens=[1, 1], behind=0)
+FEW = CHUNKS._replace(lens=[3], is_fresh=[True])
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
     ops = TritonStateOps(state_cache)
     for dtype in (torch.float32, torch.bfloat16):
         for rule in ("short_conv", "gated_delta_rule", "selective_scan"):
-            for shape in (CHUNKS,) if dtype == torch.float32 else (CHUNKS, DECODES):
+            for shape in (CHUNKS,) if dtype == torch.float32 else (CHUNKS, DECODES, FEW):
                 case = make_case(rule, shape, dtype, silu=True)
                 case.run(ops, case.pool)
         heads, gates = torch.empty(3, 4, 128, dtype=dtype), torch.empty(3, 8, dtype=dtype)

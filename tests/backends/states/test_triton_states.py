@@ -116,7 +116,7 @@ def test_all_kernels_compile_for_a_gpu() -> None:
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
     assert told.stdout.split() == [
-        "conv_chunks_kernel", "conv_tails_kernel", "delta_chunks_kernel", "delta_inputs_kernel",
-        "delta_prepare_kernel", "delta_step_kernel", "gated_norm_kernel", "scan_chunks_kernel",
-        "scan_step_kernel",
+        "clear_behind_kernel", "conv_chunks_kernel", "conv_tails_kernel", "delta_chunks_kernel",
+        "delta_inputs_kernel", "delta_prepare_kernel", "delta_step_kernel", "gated_norm_kernel",
+        "scan_chunks_kernel", "scan_step_kernel",
     ]  # fmt: skip

@@ -29,6 +29,9 @@ SCAN_STEP = Launch(32, 4)
 DELTA_PREPARE_WARPS = 4
 DELTA_CHUNKS = Launch(64, 4)
 SCAN_CHUNKS = Launch(64, 8)
+SCAN_CHUNKS_NARROW = Launch(16, 4)
+"""Where a head has few rows: with 8 warps Triton 3.6 gets products of float32 with 16 columns wrong, or
+reads where nothing is (seen on an H200; 32 columns and more are right, and so is bfloat16)."""
 CONV_TOKENS, CONV_BLOCK = 16, 128
 """Of a program of the convolution."""
 CLEARED = 1024
@@ -160,9 +163,10 @@ class TritonStateOps:
         )
         if max(batch.lens) <= FEW:
             return out
-        block_p = min(SCAN_CHUNKS.block, _tile(p))
+        chunks = SCAN_CHUNKS if p > SCAN_CHUNKS_NARROW.block else SCAN_CHUNKS_NARROW
+        block_p = min(chunks.block, _tile(p))
         scan_chunks_kernel[triton.cdiv(p, block_p), heads, n](
-            *arguments, **fixed, BLOCK_P=block_p, TOKENS=CHUNK, **SCAN_CHUNKS.options()
+            *arguments, **fixed, BLOCK_P=block_p, TOKENS=CHUNK, **chunks.options()
         )
         return out
 
