@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         sampler,
         scheduler,
         speculative,
+        state_cache,
         structured_output,
         tensor_parallel,
         transformer_ops,
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from yaie.backends.ops import KernelOps
     from yaie.backends.pool import KernelPool
     from yaie.core import contracts
-    from yaie.core.contracts import constraining, drafting, graphs, kernels, quantizing, ranks
+    from yaie.core.contracts import (
+        constraining,
+        drafting,
+        graphs,
+        kernels,
+        quantizing,
+        ranks,
+        states,
+    )
     from yaie.engine.background.streams import RequestStream
     from yaie.engine.drafting.lookahead import AheadProposer
     from yaie.engine.drafting.models import ModelProposer
@@ -109,6 +118,15 @@ if TYPE_CHECKING:
     _automaton: type[constraining.ByteAutomaton] = structured_output.ByteAutomaton
     _masks: type[constraining.TokenMasks] = structured_output.TokenMasks
     _matcher: type[constraining.Matcher] = structured_output.Matcher
+    _short_conv: states.ShortConv = state_cache.short_conv
+    _delta_step: states.DeltaStep = state_cache.delta_step
+    _delta_chunk: states.DeltaChunk = state_cache.delta_chunk
+    _decays: states.Decays = state_cache.decays
+    _states: type[states.StatePool] = state_cache.StatePool
+    _read_states: states.ReadStates = state_cache.read_states
+    _write_states: states.WriteStates = state_cache.write_states
+    _checkpoints: type[states.Checkpoints] = state_cache.Checkpoints
+    _cut_share: states.CutShare = state_cache.cut_share
     _followers: tuple[type[Follower], type[Follower]] = (OwnFollower, LibraryFollower)
     _compiled: tuple[type[Compiled], type[Compiled]] = (OwnGrammar, LibraryGrammar)
     _ngrams: type[contracts.Proposer] = NgramProposer

@@ -88,7 +88,8 @@ def main() -> None:
     part = load(submission)
     launches = importlib.import_module(f"grader.suites.{lab.key}.gpu_launches").LAUNCHES
     for task in order.tasks:
-        compiler.run(task, part, launches[task])
+        if task in launches:  # others are not written in Triton
+            compiler.run(task, part, launches[task])
     os._exit(0)  # threads and exit handlers of the part have no say in how this ends
 
 

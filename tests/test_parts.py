@@ -157,6 +157,7 @@ def test_kernel_labs_are_those_that_no_cpu_runs_as_they_are() -> None:
         "quantization",
         "tensor_parallel",
         "structured_output",
+        "state_cache",
     ) == PLAIN_LABS
     assert all(lab.startswith(("triton_", "cuda_")) for lab in set(LABS) - set(PLAIN_LABS))
 

@@ -152,6 +152,8 @@ def _use_of(lab: Lab) -> str:
         return "--tensor-parallel 2"
     if lab.key == "quantization":
         return "a quantized model"
+    if lab.key == "state_cache":
+        return "a hybrid model"
     if lab.is_kernel:
         return "--backend triton" if "triton-interpreter" in lab.verify else "--backend cuda"
     return "--backend torch"

@@ -7,7 +7,8 @@ from dataclasses import fields
 from itertools import groupby
 
 from book.tools.contents import chapter_pages
-from book.tutor.glossary import Term, load_knowledge
+from book.tools.glossary import all_terms
+from book.tutor.glossary import Term
 from yaie.core.config import ENV_PREFIX, EngineConfig
 from yaie.core.ranges import RANGES
 from yaie.curriculum.manifest import load_curriculum
@@ -77,10 +78,8 @@ def _default(value: object, absent: str) -> str:
 
 
 def render_glossary() -> str:
-    """Every term that the tutor was taught, by letter, as definition lists."""
-    terms = sorted(
-        (term for term in load_knowledge().terms if not term.is_lab), key=lambda term: _key(term)
-    )
+    """Every term, by letter, as definition lists."""
+    terms = sorted((term for term in all_terms() if not term.is_lab), key=lambda term: _key(term))
     pages = chapter_pages()
     return "\n".join(
         f"\n## {letter}\n\n{_definitions(group, pages)}"

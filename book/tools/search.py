@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 from book.tools.contents import chapter_pages
+from book.tools.glossary import all_terms
 from book.tools.mdbook import ROOT
-from book.tutor.glossary import load_knowledge
 from yaie.core.compat import tomllib
 from yaie.curriculum.manifest import load_curriculum
 
@@ -33,7 +33,7 @@ def pages_of_terms() -> dict[str, str]:
     curriculum, chapters = load_curriculum(), chapter_pages()
     pages: dict[str, str] = {}
     aliases: dict[str, str] = {}
-    for term in load_knowledge().terms:
+    for term in all_terms():
         if term.is_lab:  # of the tutor's alone: the glossary does not have it
             continue
         page = page_of.pop(term.name, "")

@@ -29,19 +29,22 @@ LATER = frozenset(
         "experts.md",
         "goodput.md",
         "kv-tiers.md",
+        "labs/state_cache.md",
         "labs/tensor_parallel.md",
         "latent-attention.md",
         "map.md",
+        "state-cache.md",
         "tensor-parallel.md",
         "ways-in.md",
     }
 )
+"""Chapters on what the engine could not do then, and lab 22's on hybrid models."""
 
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "configuration.md": ("The same bits in any batch",),
     "gpu.md": ("Newer cards",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
-    "models.md": ("GGUF",),
+    "models.md": ("GGUF", "Hybrid models"),
     "performance-notes.md": ("A step on several GPUs",),
     "performance.md": (
         "One part at a time",
@@ -63,7 +66,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
         "What a trace does not show",
     ),
     "quantization.md": ("Eight bits with a point: FP8", "Four bits with a point"),
-    "references.md": ("Several devices",),
+    "references.md": ("Hybrid models", "Several devices"),
     "speculative.md": ("What a step yields", "A block at once"),
     "whole-game.md": ("Break it",),
 }

@@ -18,11 +18,13 @@ TRY_IT = {
     "quantization": "yaie quantize tutor --to int8 --out tutor-int8",
     "tensor_parallel": "yaie chat --tensor-parallel 2",
     "structured_output": "yaie serve",
+    "state_cache": "yaie chat LiquidAI/LFM2-350M",
 }
 """Where a finished part shows, if not in `yaie chat`."""
 AT_TIMES = {
     "quantization": "With a quantized model the",
     "tensor_parallel": "On several ranks the",
+    "state_cache": "With a hybrid model the",
 }
 """Where an engine has use for a part, if that is not everywhere."""
 ON_A_CPU = {

@@ -43,6 +43,17 @@ def test_torch_shows_no_kernel_labs() -> None:
     assert set(backend.labs) == {*SHARED, *LATER, "sampler", "transformer_ops", "radix_attention"}
 
 
+def test_lab_22_is_there_for_models_whose_layers_keep_a_state() -> None:
+    for backend, device in (("torch", CPU), ("triton", GPU), ("cuda", CPU)):
+        plain, hybrid = (
+            decide(EngineConfig(backend=backend, mine="none"), device, (64,), stateful=stateful)
+            for stateful in (False, True)
+        )
+        assert set(hybrid.labs) - set(plain.labs) == {"state_cache"}
+    with pytest.raises(ConfigError, match="state_cache, and no layer of the model keeps a state"):
+        chosen(CPU, mine="state_cache")
+
+
 def test_auto_is_triton_on_a_gpu_and_torch_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen().kind.name == "triton"
     monkeypatch.setattr(triton, "has_triton", lambda: False)

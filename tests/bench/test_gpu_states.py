@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("Triton's interpreter is off: there is a GPU", allow_module_level=True)
 
+from solutions import state_cache
 from yaie.backends.states import triton as launches
 from yaie.backends.states.torch import TorchStateOps
 from yaie.backends.states.triton import TritonStateOps
@@ -30,7 +31,7 @@ BYTES = {  # of two sequences' states, read and written, and of each of 71 token
 @pytest.mark.parametrize("rule", BYTES)
 def test_a_call_is_checked_and_its_bytes_are_counted(rule: str) -> None:
     call = call_of(rule, [1, 70], SMALL, "cpu")
-    assert checked(call, TritonStateOps()) < TOLERANCE
+    assert checked(call, TritonStateOps(state_cache)) < TOLERANCE
     of_states, of_a_token = BYTES[rule]
     assert call.num_bytes() == of_states + 71 * of_a_token
 
@@ -39,7 +40,7 @@ def test_a_wrong_result_is_not_timed() -> None:
     call = call_of("gated_delta_rule", [3], SMALL, "cpu")
     wrong = patch.object(TorchStateOps, "gated_delta_rule", lambda self, **given: given["v"])
     with wrong, pytest.raises(AssertionError, match="off by"):
-        checked(call, TritonStateOps())
+        checked(call, TritonStateOps(state_cache))
 
 
 def test_without_fla_its_figures_are_missing() -> None:
@@ -61,7 +62,7 @@ def test_what_is_tried_is_what_a_kernel_is_launched_with(block: int, programs: i
         patch.object(launches, "delta_chunks_kernel") as watched,
     ):
         watched.__getitem__.side_effect = launched
-        call.run(TritonStateOps(), call.pool)
+        call.run(TritonStateOps(state_cache), call.pool)
     assert grids == [(programs, 2, 1)]
 
 

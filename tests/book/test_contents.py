@@ -70,7 +70,7 @@ def test_a_lab_s_time_is_told_in_hours_from_two_on():
 
 def test_labs_are_named_in_runs():
     assert lab_numbers("cuda-on-cpu") == "13 to 16"
-    assert lab_numbers("triton-interpreter") == "9 to 12 and 19"
+    assert lab_numbers("triton-interpreter") == "9 to 12, 19 and 22"
     with pytest.raises(ConfigError, match="graded by"):
         lab_numbers("abacus")
 

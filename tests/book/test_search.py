@@ -4,8 +4,8 @@ import pytest
 
 from book.tools import search
 from book.tools.contents import chapter_pages, sheet_title
+from book.tools.glossary import all_terms
 from book.tools.search import add_terms, pages_of_terms
-from book.tutor.glossary import load_knowledge
 from tests.book.reading import reading
 from yaie.curriculum.manifest import load_curriculum
 
@@ -17,7 +17,7 @@ FIRST = """terms => {
 
 
 def test_each_term_of_the_glossary_finds_its_chapter_first(browser, built):
-    names = [term.name for term in load_knowledge().terms if not term.is_lab]
+    names = [term.name for term in all_terms() if not term.is_lab]
     assert len(names) > 200
     with reading(browser, built, "index") as (opened, wrong):
         opened.locator("#mdbook-search-toggle").click()

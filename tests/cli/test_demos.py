@@ -215,6 +215,25 @@ def test_structured_output_saves_the_steps_of_forced_tokens() -> None:
     assert [type(one) for one in value.values()] == [bool, int]
 
 
+def test_state_cache_computes_less_and_answers_the_same() -> None:
+    found = shown("state_cache")
+    alone, kept = found.cells("tokens computed")
+    assert isinstance(alone, int)
+    assert isinstance(kept, int)
+    spared = [found.cells(f"question {at}: tokens not computed") for at in (1, 2, 3, 4)]
+    assert [pair[0] for pair in spared] == [0] * 4
+    # A state is kept where the second question parts from the first, and the others go on from there.
+    assert [pair[1] == 0 for pair in spared] == [True, True, False, False]
+    assert alone - kept == sum(int(pair[1]) for pair in spared)
+    assert all(int(pair[1]) % 16 == 0 for pair in spared)
+    assert found.cells("answers that are the same")[1] == "4 of 4"
+    # Tails of a convolution, 160 channels by 3, and matrices, 4 of 16 by 24, of three layers.
+    state = 4 * 3 * (160 * 3 + 4 * 16 * 24)
+    assert found.cells("bytes of a state, whatever the length")[1] == state
+    # 63 blocks of one layer that attends: 2 heads of 32 numbers, keys and values.
+    assert found.cells("bytes of keys and values, 1,000 tokens")[1] == 4 * 63 * 16 * 2 * 2 * 32
+
+
 def test_sampler_shows_draws_beside_their_probabilities() -> None:
     found = shown("sampler")
     assert found.cells("different tokens")[0] == 1
@@ -291,6 +310,10 @@ WORSE: Extra = {
     "structured_output": (
         "Matcher.forced = lambda self, most: []",
         lambda own, ref: own.cells("forced tokens that were sent") == (0, 0),
+    ),
+    "state_cache": (
+        "Checkpoints.depth = lambda self, blocks: 0",
+        lambda own, ref: own.cells("tokens computed")[0] == own.cells("tokens computed")[1],
     ),
 }
 

@@ -142,6 +142,7 @@ def test_a_sample_of_habits_is_caught_by_the_tests_of_their_task() -> None:
         "cuda_graphs",
         "quantization",
         "tensor_parallel",
+        "state_cache",
     ],
 )
 def test_every_habit_is_caught_or_argued(key: str) -> None:

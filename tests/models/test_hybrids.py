@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from solutions.state_cache import StatePool
 from tests.models.plain_ops import PlainOps, PlainOpsWithGemm
 from tests.models.test_adapters import TOLERANCE, random_sequences, reference_logits
 from tests.models.tiny import AMPLIFIED, STATEFUL, VOCAB, write_model
@@ -23,7 +24,7 @@ from yaie.models import ModelAdapter, ModelLoader
 from yaie.models.generic import GenericAdapter
 from yaie.models.hybrid import HybridAdapter
 from yaie.models.naive_kv import ContiguousKV
-from yaie.worker.states import AttendWithStates, StatePool
+from yaie.worker.states import AttendWithStates
 
 Checkpoint = Callable[[str], Path]
 

@@ -4,7 +4,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from solutions.cuda_graphs import GraphRunner, ToHost
 from solutions.paged_cache import KVPool
 from solutions.sampler import Sampler
 from solutions.speculative import accepted
+from solutions.state_cache import StatePool
 from solutions.transformer_ops import TransformerOps
 from tests.worker.rig import BLOCK, CPU, GREEDY, MAX_BLOCKS, MAX_LEN, NUM_SEATS, VOCAB, Rig
 from tests.worker.test_padded import BoundedAttention
@@ -25,7 +25,7 @@ from yaie.core.step import Fault
 from yaie.models.adapter import ModelAdapter
 from yaie.models.hybrid import states_of
 from yaie.worker.graphs import device_for
-from yaie.worker.states import StatefulWorker, StatePool
+from yaie.worker.states import StatefulWorker
 from yaie.worker.zones import sizes_of
 
 WIDTH = 3
@@ -87,6 +87,7 @@ def make_worker(**more: Any) -> StatefulWorker:
         Sampler(),
         CPU,
         state_ops=NaiveStateOps(),
+        make_pool=StatePool,
         num_seats=NUM_SEATS,
         max_model_len=MAX_LEN,
         explain=lambda error: Fault(str(error)),
@@ -130,7 +131,7 @@ def test_a_slot_is_copied_whole_and_alone() -> None:
     pool = StatePool(layers, 6, CPU)
     for one in pool.layers[0]:
         one.copy_(torch.arange(6).view(-1, *[1] * (one.dim() - 1)).expand_as(one))
-    pool.copy(np.array([1, 2], dtype=np.int32), np.array([4, 1], dtype=np.int32))
+    pool.copy(torch.tensor([1, 2]), torch.tensor([4, 1]))
     for one in pool.layers[0]:
         assert one.flatten(1).float().mean(1).tolist() == [0, 2, 2, 3, 1, 5]
 

@@ -50,20 +50,22 @@ def choose_backend(
     head_dims: Sequence[int] = (),
     *,
     packed: bool = False,
+    stateful: bool = False,
 ) -> Backend:
     """The backend for a device and a model with heads of these sizes, on parts that are loaded here.
-    packed: whether the model's weights are stored in few bits.
+    packed: whether the model's weights are stored in few bits. stateful: whether layers keep a state.
 
     With `auto`, PyTorch's where C++ does not compile or cannot be loaded.
     Raises ConfigError, which names the fix, for one that cannot run, and PartError for a learner's part
     that is unfinished or cannot be imported.
     """
-    chosen = decide(config, device, head_dims, packed=packed)
+    model = {"packed": packed, "stateful": stateful}
+    chosen = decide(config, device, head_dims, **model)
     if config.backend == "auto" and chosen.kind is CpuBackend:
         try:
             library()
         except (KernelError, OSError) as error:
-            plain = decide(replace(config, backend="torch"), device, head_dims, packed=packed)
+            plain = decide(replace(config, backend="torch"), device, head_dims, **model)
             chosen = replace(plain, note=SLOWER.format(str(error).rstrip(".")))
     return chosen.kind(load_parts(config.mine, labs=chosen.labs), chosen.roles, chosen.note)
 
@@ -74,6 +76,7 @@ def decide(
     head_dims: Sequence[int] = (),
     *,
     packed: bool = False,
+    stateful: bool = False,
 ) -> Choice:
     """What `choose_backend` makes, without importing a part. Raises ConfigError."""
     name, note = _name(config, device)
@@ -93,7 +96,12 @@ def decide(
     used = kind.in_use(roles)
     if kind is CpuBackend and used["attention"]:
         note = ""  # which tells of attention
-    labs = _labs(used, quantised=packed or config.kv_dtype == "int8", ranked=config.num_ranks > 1)
+    labs = _labs(
+        used,
+        tensor_parallel=config.num_ranks > 1,
+        quantization=packed or config.kv_dtype == "int8",
+        state_cache=stateful,
+    )
     _refuse_unused(config, kind.name, labs)
     return Choice(kind, used, labs, note)
 
@@ -168,14 +176,11 @@ def _fits(
     )
 
 
-def _labs(roles: Roles, quantised: bool, ranked: bool) -> tuple[str, ...]:
-    """All that the engine runs on: those of the roles, and those that no role replaces. quantised:
-    whether lab 19 multiplies, or keeps the pool. ranked: whether lab 20 splits the model."""
+def _labs(roles: Roles, **needed: bool) -> tuple[str, ...]:
+    """All that the engine runs on: those of the roles, and those that no role replaces. needed: whether
+    there is work for lab 19 (it multiplies, or keeps the pool), lab 20 and lab 22."""
     replaced = {lab for labs in PLAIN.values() for lab in labs}
-    if not ranked:
-        replaced.add("tensor_parallel")
-    if not quantised:
-        replaced.add("quantization")
+    replaced |= {lab for lab, is_needed in needed.items() if not is_needed}
     used = set(PLAIN_LABS) - replaced
     used |= {lab for labs in roles.values() for lab in labs}
     if "radix_attention" in used:
@@ -191,6 +196,11 @@ def _refuse_unused(config: EngineConfig, name: str, labs: tuple[str, ...]) -> No
     if lab == "tensor_parallel":
         raise ConfigError(
             "mine names tensor_parallel, and the model is on one rank: add --tensor-parallel 2",
+            param="mine",
+        )
+    if lab == "state_cache":
+        raise ConfigError(
+            "mine names state_cache, and no layer of the model keeps a state: take a hybrid model",
             param="mine",
         )
     for other, kind in registered_backends().items():

@@ -61,7 +61,7 @@ def build(
     if config.prefix_caching:
         tree = parts["radix_tree"].RadixTree(config.block_size)
     if tree is not None and model.adapter.state_layers:
-        tree = _checkpointed(tree, sizes, hooks)
+        tree = _checkpointed(parts, tree, sizes, hooks)
     cache: KVCacheManager = parts["paged_cache"].KVCacheManager(blocks, tree)
     scheduler = _scheduler(config, parts, cache, sizes, model)
     inner = make_worker(config, backend, model, sizes, drafting.head)
@@ -129,14 +129,15 @@ def build(
     )
 
 
-def _checkpointed(tree: RadixTree, sizes: Sizes, hooks: Hooks) -> RadixTree:
+def _checkpointed(parts: Parts, tree: RadixTree, sizes: Sizes, hooks: Hooks) -> RadixTree:
     """The tree of a model that keeps states: requests go on where one was kept, which `hooks` see to."""
-    from yaie.engine.states.slots import Checkpoints
+    from yaie.engine.states.awaited import AwaitedCheckpoints
     from yaie.engine.states.stage import CheckpointStage
     from yaie.engine.states.tree import CheckpointedTree
 
-    checkpoints = Checkpoints(sizes.num_seats + 1, sizes.num_checkpoints)
-    hooks.stages.append(CheckpointStage(tree, checkpoints))
+    part, count = parts["state_cache"], sizes.num_checkpoints
+    checkpoints = AwaitedCheckpoints(part.Checkpoints(sizes.num_seats + 1, count), count)
+    hooks.stages.append(CheckpointStage(tree, checkpoints, part.cut_share))
     return CheckpointedTree(tree, checkpoints)
 
 

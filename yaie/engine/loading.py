@@ -57,7 +57,10 @@ def _loader(config: EngineConfig) -> ModelLoader:
 def _backend(config: EngineConfig, loader: ModelLoader) -> Backend:
     """Ready for what the model is."""
     packed = loader.is_packed or draft_is_packed(config)
-    backend = choose_backend(config, loader.device, loader.head_dims, packed=packed)
+    stateful = loader.keeps_states
+    backend = choose_backend(
+        config, loader.device, loader.head_dims, packed=packed, stateful=stateful
+    )
     check_deterministic(config, backend.name, loader.device)
     backend.prepare(loader.device)
     return backend

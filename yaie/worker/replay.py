@@ -93,7 +93,13 @@ def _worker(config: EngineConfig, sizes: Sizes) -> Worker:
     config = replace(config, num_blocks=sizes.num_blocks)
     loader = ModelLoader(config)
     device = resolve_device(config)
-    backend = choose_backend(config, device, loader.head_dims, packed=loader.is_packed)
+    backend = choose_backend(
+        config,
+        device,
+        loader.head_dims,
+        packed=loader.is_packed,
+        stateful=loader.keeps_states,
+    )
     products = partial(backend.make_packed_gemm, device)
     model = loader.load(backend.make_ops(), backend.dtypes, products)
     return make_worker(config, backend, model, sizes)

@@ -10,10 +10,8 @@ Keys and values may be computed twice, at the same place; a state may not, since
 would begin from the state after these tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from itertools import chain
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,52 +22,14 @@ from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import Attend
 from yaie.core.contracts.graphs import GraphRunner
-from yaie.core.contracts.states import StateBatch, StateLayerSpec, StateOps, StateTensor, StepStates
+from yaie.core.contracts.states import StateBatch, StateOps, StatePool, StepStates
 from yaie.core.step import Ints, StepInput
 from yaie.models.adapter import ModelAdapter
-from yaie.system.lazy_zeros import zeros
 from yaie.worker.layout import lay_out
 from yaie.worker.padded import PaddedMachine
 from yaie.worker.row_order import RowOrder
 from yaie.worker.transfer import on_device, to_device
 from yaie.worker.worker import Begun, Worker
-
-ALIGNED = 16
-"""Numbers: each tensor of a slot begins at a multiple, for which kernels are compiled."""
-
-
-class StatePool:
-    """The states of all sequences. What a slot holds in one dtype lies in one piece, over all layers: so
-    a slot is copied by one call for each dtype.
-
-    layers: for each layer that keeps some, its tensors [num_slots, *shape].
-    """
-
-    def __init__(
-        self, layers: Sequence[StateLayerSpec], num_slots: int, device: torch.device
-    ) -> None:
-        sizes: dict[torch.dtype, int] = {}
-        begins = []  # of each tensor, in its dtype's piece
-        for one in chain(*layers):
-            begins.append(sizes.get(one.dtype, 0))
-            sizes[one.dtype] = begins[-1] + -(-prod(one.shape) // ALIGNED) * ALIGNED
-        self._device = device
-        self._pieces = {
-            dtype: zeros((num_slots, size), dtype, device) for dtype, size in sizes.items()
-        }
-        at = iter(begins)
-        self.layers = [[self._tensor(one, next(at)) for one in layer] for layer in layers]
-
-    def _tensor(self, one: StateTensor, begin: int) -> Tensor:
-        piece = self._pieces[one.dtype][:, begin : begin + prod(one.shape)]
-        return piece.unflatten(1, one.shape)
-
-    def copy(self, sources: Ints, targets: Ints) -> None:
-        """Slots [n] to other slots [n], of which no two are alike."""
-        if len(sources):
-            _, (there, here) = to_device((), (targets, sources), self._device)
-            for piece in self._pieces.values():
-                piece.index_copy_(0, there, piece.index_select(0, here))
 
 
 class AttendWithStates:
@@ -101,18 +61,19 @@ class StatefulWorker(Worker):
         adapter: ModelAdapter,
         *parts: Any,
         state_ops: StateOps,
+        make_pool: Callable[..., StatePool],
         num_checkpoints: int = 0,
         **settings: Any,
     ) -> None:
-        """state_ops: what computes the layers with a state. num_checkpoints: slots behind those of the
-        seats."""
+        """state_ops: what computes the layers with a state. make_pool: the pool of lab 22.
+        num_checkpoints: slots behind those of the seats."""
         super().__init__(adapter, *parts, **settings)
         self._ops = state_ops
         tables = self.batch.tables
         seats = torch.arange(len(tables), dtype=tables.dtype, device=tables.device)
         self.batch.tables = torch.cat([tables, seats[:, None]], dim=1)
         num_slots = len(tables) + num_checkpoints
-        self.states = StatePool(adapter.state_layers, num_slots, self.device)
+        self.states = make_pool(adapter.state_layers, num_slots, self.device)
 
     def step_states(self, batch: StateBatch) -> StepStates:
         """What the layers with a state are given for these sequences."""
@@ -155,13 +116,18 @@ class StatefulWorker(Worker):
         """From checkpoints to seats. See `yaie.engine.states`."""
         if "states" in step.extras:
             slots, seats = _moved(step, "resumed")
-            self.states.copy(slots, seats)
+            self._copy(slots, seats)
 
     def _keep(self, step: StepInput) -> None:
         """From seats to checkpoints."""
         if "states" in step.extras:
             slots, seats = _moved(step, "kept")
-            self.states.copy(seats, slots)
+            self._copy(seats, slots)
+
+    def _copy(self, sources: Ints, targets: Ints) -> None:
+        if len(sources):
+            _, (here, there) = to_device((), (sources, targets), self.device)
+            self.states.copy(here, there)
 
 
 def _moved(step: StepInput, which: str) -> tuple[Ints, Ints]:

@@ -8,6 +8,7 @@ from types import ModuleType
 from grader.kit.in_engine.runs import GREEDY, LONG, PROMPTS, Trial, expect_the_same_tokens
 from grader.kit.in_engine.shallow import rounded_tutor, shallow_tutor
 from yaie.core.params import Constraint, SamplingParams
+from yaie.demos.hybrid import tiny_hybrid
 
 TORCH = {"backend": "torch", "num_blocks": 64, "overlap": "off"}
 TIGHT = TORCH | {"num_blocks": 8, "token_budget": 24, "max_num_seqs": 3}
@@ -47,6 +48,10 @@ REPEATS = (
 """The tutor's answer is in it."""
 MORE = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
 
+SHARED = [(7 * i * i + 3 * i) % (VOCAB - 3) for i in range(150)]
+BRANCHES = (*([*SHARED, *[last] * 9] for last in (1, 2, 3)), SHARED[:40])
+"""Prompts that go apart behind nine blocks, and a short one."""
+
 PLAIN: dict[str, Trial] = {
     "sampler": Trial(TORCH, params=CERTAIN),
     "transformer_ops": Trial(TORCH),
@@ -75,6 +80,16 @@ def expect_the_engine_runs_on(part: ModuleType, lab: str) -> None:
         from grader.kit.in_engine.ranks import expect_ranks_draw_the_same
 
         expect_ranks_draw_the_same(part)
+    elif lab == "state_cache":
+        with tempfile.TemporaryDirectory(prefix="yaie-hybrid-") as folder:
+            deep = tiny_hybrid(Path(folder, "deep"), vocab=VOCAB)
+            tight = TIGHT | {"num_blocks": 64, "token_budget": 48, "model": str(deep)}
+            expect_the_same_tokens(lab, Trial(tight, BRANCHES, (GREEDY,)))
+            settings = TORCH | {"model": str(tiny_hybrid(Path(folder, "flat"), "da", VOCAB))}
+            kernels = settings | {"backend": "triton"}
+            expect_the_same_tokens(
+                lab, Trial(kernels, TOKENS, DRAWN[:1], rounds=1), beside=settings
+            )
     elif lab == "quantization":
         with tempfile.TemporaryDirectory(prefix="yaie-rounded-") as folder:
             for bits in (8, 4):

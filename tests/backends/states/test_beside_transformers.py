@@ -11,11 +11,12 @@ from transformers.models.bamba import modeling_bamba as bamba
 from transformers.models.lfm2 import modeling_lfm2 as lfm2
 from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen
 
+from solutions import state_cache
 from yaie.backends.states.torch import TorchStateOps
 from yaie.core.contracts.states import StateBatch
 
 SLOT, SLOTS = 2, 4
-OPS = TorchStateOps()
+OPS = TorchStateOps(state_cache)
 LENGTHS = (1, 70, 130)
 
 

@@ -6,6 +6,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from solutions import state_cache
 from tests.backends.states.cases import Shape, make_case
 from tests.backends.states.test_state_ops import RULES, close, every_rule
 from yaie.backends.cpu import build
@@ -35,10 +36,10 @@ def test_what_the_library_does_not_take_is_left_to_pytorch(rule: str, what: str)
     pool = case.pool.clone()
     if what == "pieces":
         pool = torch.stack([pool, pool], dim=-1)[..., 0]
-    ops: Any = CpuStateOps(NoLibrary())  # type: ignore[arg-type]
+    ops: Any = CpuStateOps(state_cache, NoLibrary())  # type: ignore[arg-type]
     ours = case.run(ops, pool)
     expected = case.pool.clone()
-    assert torch.equal(ours, case.run(TorchStateOps(), expected))
+    assert torch.equal(ours, case.run(TorchStateOps(state_cache), expected))
     assert torch.equal(pool.nan_to_num(), expected.nan_to_num())
 
 
@@ -46,8 +47,8 @@ def test_a_convolution_of_five_taps_is_left_to_pytorch() -> None:
     case = make_case("short_conv", SHAPE)
     case.others["weight"] = torch.randn(len(case.others["weight"]), 5)
     pool = torch.randn(12, len(case.others["weight"]), 4)
-    ours = case.run(CpuStateOps(NoLibrary()), pool.clone())  # type: ignore[arg-type]
-    assert torch.equal(ours, case.run(TorchStateOps(), pool))
+    ours = case.run(CpuStateOps(state_cache, NoLibrary()), pool.clone())  # type: ignore[arg-type]
+    assert torch.equal(ours, case.run(TorchStateOps(state_cache), pool))
 
 
 @every_rule
@@ -55,7 +56,7 @@ def test_slots_may_lie_apart(rule: str) -> None:
     """As those of one layer do, where a pool has all layers of a slot side by side."""
     case = make_case(rule, SHAPE)
     layers = torch.stack([case.pool] * 3, dim=1)
-    out = case.run(CpuStateOps(library()), layers[:, 1])
+    out = case.run(CpuStateOps(state_cache, library()), layers[:, 1])
     expected, states = case.expected()
     close(out[: case.rows], expected[: case.rows])
     ran = case.batch.slots[:3]
@@ -71,7 +72,9 @@ def test_threads_change_no_bit(rule: str) -> None:
     for threads in (1, 4):
         pool = case.pool.clone()
         with patch.object(torch, "get_num_threads", lambda count=threads: count):
-            results.append((case.run(CpuStateOps(library()), pool), pool[case.batch.slots[:3]]))
+            results.append(
+                (case.run(CpuStateOps(state_cache, library()), pool), pool[case.batch.slots[:3]])
+            )
     (one, one_pool), (four, four_pool) = results
     assert torch.equal(one, four)
     assert torch.equal(one_pool, four_pool)
@@ -80,7 +83,7 @@ def test_threads_change_no_bit(rule: str) -> None:
 @pytest.mark.parametrize(("d", "d_state"), ODD_SIZES)
 @every_rule
 def test_a_part_of_a_vector_stays_within_its_row(rule: str, d: int, d_state: int) -> None:
-    vectors(CpuStateOps(library()), rule, d, d_state)
+    vectors(CpuStateOps(state_cache, library()), rule, d, d_state)
 
 
 @pytest.mark.nightly
@@ -89,7 +92,7 @@ def test_a_part_of_a_vector_stays_within_its_row(rule: str, d: int, d_state: int
 )
 @pytest.mark.parametrize("name", NARROW)
 def test_in_narrower_vectors(name: str) -> None:
-    ops = CpuStateOps(library(NARROW[name]))
+    ops = CpuStateOps(state_cache, library(NARROW[name]))
     for rule in RULES:
         for d, d_state in ODD_SIZES:
             vectors(ops, rule, d, d_state)

@@ -13,6 +13,7 @@ from tests.backends.states.cases import NOBODY, Case, Shape, make_case, shapes
 from yaie.backends.cpu import build
 from yaie.backends.states import make_state_ops
 from yaie.core.contracts.states import StateBatch
+from yaie.parts import load_parts
 
 RULES = ("short_conv", "gated_delta_rule", "selective_scan")
 BACKENDS = (
@@ -24,6 +25,8 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2**-7}
 
 GPU = "cuda" if torch.cuda.is_available() else "cpu"
 DEVICES = {"torch": GPU, "triton": GPU, "cpu": "cpu"}
+
+PARTS = load_parts("none", labs=["state_cache"])
 
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 every_rule = pytest.mark.parametrize("rule", RULES)
@@ -39,7 +42,7 @@ def close(got: Tensor, expected: Tensor, dtype: torch.dtype = torch.float32) -> 
 def check(backend: str, case: Case) -> None:
     """Values, states, and that nothing else was touched."""
     pool = case.pool.clone()
-    out = case.run(make_state_ops(backend), pool)
+    out = case.run(make_state_ops(backend, PARTS), pool)
     expected, states = case.expected()
     dtype = next(iter(case.tokens.values())).dtype
     assert out.dtype == dtype
@@ -83,7 +86,7 @@ def test_a_sequence_may_be_cut_anywhere(
 ) -> None:
     case = make_case(rule, shape._replace(padding=0, behind=0), device=DEVICES[backend])
     cuts = [data.draw(st.integers(0, length)) for length in shape.lens]
-    ops, expected = make_state_ops(backend), case.expected()
+    ops, expected = make_state_ops(backend, PARTS), case.expected()
     pool = case.pool.clone()
     for first, last in (([0] * len(cuts), cuts), (cuts, shape.lens)):
         some, rows = case.part(first, last)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from grader.kit.triton_watch import watching
+from solutions import state_cache
 from tests.backends.states.cases import Shape, make_case
 from tests.backends.states.test_state_ops import close, every_rule
 from yaie.backends.states.triton import TritonStateOps
@@ -32,7 +33,7 @@ OTHER_DECODES = (DECODES._replace(lens=[1], is_fresh=[False], padding=2, seed=19
 )
 def test_a_recorded_launch_fits_other_lengths(rule: str, shapes: tuple[Shape, ...]) -> None:
     """And other slots, and other sequences that begin. `lens` are bounds."""
-    ops = TritonStateOps()
+    ops = TritonStateOps(state_cache)
     cases = [make_case(rule, shape, device="cuda") for shape in shapes]
     bounds = [1] * 3 if shapes[0] is DECODES else [90] * 3
     recorded = replace(cases[0], batch=replace(cases[0].batch, lens=bounds))
@@ -66,7 +67,7 @@ def test_no_address_is_outside_of_a_tensor(rule: str, shape: Shape) -> None:
     case = make_case(rule, shape)
     pool = case.pool.clone()
     with watching() as seen:
-        out = case.run(TritonStateOps(), pool)
+        out = case.run(TritonStateOps(state_cache), pool)
     assert (
         len(seen.launches)
         == {
@@ -85,7 +86,7 @@ def test_a_decode_reads_and_writes_a_state_once(rule: str) -> None:
     case = make_case(rule, DECODES)
     pool = case.pool.clone()
     with watching() as seen:
-        case.run(TritonStateOps(), pool)
+        case.run(TritonStateOps(state_cache), pool)
     continued = int((~case.batch.is_fresh).sum())
     assert (seen.loads(pool), seen.stores(pool)) == (
         continued * pool[0].numel(), len(DECODES.lens) * pool[0].numel(),
@@ -94,7 +95,7 @@ def test_a_decode_reads_and_writes_a_state_once(rule: str) -> None:
 
 def test_states_that_no_program_can_hold_are_refused() -> None:
     case = make_case("gated_delta_rule", DECODES)
-    ops = TritonStateOps()
+    ops = TritonStateOps(state_cache)
     with pytest.raises(ValueError, match="float32"):
         case.run(ops, case.pool.half())
     with pytest.raises(ValueError, match="apart"):
@@ -115,7 +116,7 @@ def test_all_kernels_compile_for_a_gpu() -> None:
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
     assert told.stdout.split() == [
-        "conv_chunks_kernel", "conv_tails_kernel", "delta_chunks_kernel", "delta_inputs_kernel",
-        "delta_prepare_kernel", "delta_step_kernel", "gated_norm_kernel", "scan_chunks_kernel",
-        "scan_step_kernel",
+        "clear_behind_kernel", "conv_chunks_kernel", "conv_tails_kernel", "delta_chunks_kernel",
+        "delta_inputs_kernel", "delta_prepare_kernel", "delta_step_kernel", "gated_norm_kernel",
+        "scan_chunks_kernel", "scan_step_kernel",
     ]  # fmt: skip

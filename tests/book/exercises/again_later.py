@@ -67,6 +67,16 @@ def ring(ranks: int, numbers: int) -> float:
     return sum(numbers / ranks * 2 for _ in range(2 * (ranks - 1)))
 
 
+def state(layers: int, matrix: list[int], channels: int) -> int:
+    """Bytes of a state: matrices in float32, and three inputs of each channel in 16 bits."""
+    heads, rows, columns = matrix
+    return sum(4 * heads * rows * columns + 2 * 3 * channels for _ in range(layers))
+
+
+QWEN35_4B_STATE = state(24, [32, 128, 128], 16 * 128 + 16 * 128 + 32 * 128)
+GRANITE4_H_MICRO_STATE = state(36, [64, 64, 128], 64 * 64 + 2 * 128)
+
+
 AGAIN: dict[str, Callable[[], float]] = {
     "gpu-bytes-in-flight": lambda: 8e12 * 800e-9 / 148 / 1e3,
     "gpu-occupancy": lambda: (
@@ -169,4 +179,19 @@ AGAIN: dict[str, Callable[[], float]] = {
         100 * 9000 / 128 * (2 * LLAMA_8B_W + 256_000 * LLAMA_8B) / H200_BYTES
     ),
     "performance-slow-start": lambda: sum(5 for _ in range(108)),
+    "state-cache-chats-beside-states": lambda: fitting(
+        40e9, 2000 * kv_bytes(4, 8, 64) + GRANITE4_H_MICRO_STATE
+    ),
+    "state-cache-text-behind-checkpoints": lambda: 1024 * fitting(8e9, QWEN35_4B_STATE),
+    "state-cache-a-page-for-both": lambda: next(
+        block
+        for block in range(16, 5000, 16)
+        if block * kv_bytes(1, 8, 64) >= GRANITE4_H_MICRO_STATE / 36
+    ),
+    "state-cache-states-in-a-step": lambda: (
+        sum(QWEN35_4B_STATE for _ in range(2 * 256)) / H200_BYTES * 1e3
+    ),
+    "state-cache-computed-again": lambda: (
+        1e3 * sum(2 * 4.2e9 * tokens for tokens in range(4096)) / 4096 / 400e12
+    ),
 }

@@ -5,11 +5,12 @@ import pytest
 from solutions.paged_cache import BlockManager, KVCacheManager
 from solutions.radix_tree import RadixTree
 from solutions.scheduler import POLICIES, Scheduler
+from solutions.state_cache import Checkpoints, cut_share
 from yaie.core.batch import StepPlan
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request, RequestStatus
-from yaie.engine.states.slots import Checkpoints
-from yaie.engine.states.stage import DECODED, WORTH, CheckpointStage, Moves
+from yaie.engine.states.awaited import WORTH, AwaitedCheckpoints
+from yaie.engine.states.stage import DECODED, CheckpointStage, Moves
 from yaie.engine.states.tree import CheckpointedTree
 
 SIZE = 4
@@ -26,10 +27,10 @@ class Rig:
     """A scheduler on the reference cache, whose plans pass the stage. The worker draws token 7."""
 
     def __init__(self, count: int = 8, budget: int = 1000, num_blocks: int = 200) -> None:
-        self.checkpoints = Checkpoints(FIRST, count)
+        self.checkpoints = AwaitedCheckpoints(Checkpoints(FIRST, count), count)
         tree = RadixTree(SIZE)
         self.tree = CheckpointedTree(tree, self.checkpoints)
-        self.stage = CheckpointStage(tree, self.checkpoints)
+        self.stage = CheckpointStage(tree, self.checkpoints, cut_share)
         cache = KVCacheManager(BlockManager(num_blocks, SIZE, 0), self.tree)
         self.scheduler = Scheduler(
             cache, POLICIES["fcfs"](cache), max_num_seqs=8, token_budget=budget

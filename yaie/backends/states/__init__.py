@@ -4,26 +4,32 @@ alone never imports.
 `StateOps` (`yaie.core.contracts.states`) says what is computed. `naive.py` does it token by token;
 `torch.py` in chunks, with `varlen.py` for sequences of any lengths; `cpu.py` calls the C++ of `source`,
 through `library.py`; `triton.py` launches the kernels of `kernels`. `around.py` is what stands around
-the rules in a layer.
+the rules in a layer. Lab 22's part computes the short convolution and the delta rule in PyTorch, and
+the delta rule's decode step in Triton.
 """
 
 from yaie.core.contracts.states import StateOps
+from yaie.parts import Parts
+
+LAB = "state_cache"
 
 
-def make_state_ops(backend: str) -> StateOps:
+def make_state_ops(backend: str, parts: Parts) -> StateOps:
     """What computes layers with a state for the backend of this name: Triton, C++, or else PyTorch.
+    A learner's part goes before C++.
 
     Raises KernelError where C++ does not compile.
     """
+    part = parts[LAB]
     if backend in ("triton", "flashinfer"):
         from yaie.backends.states.triton import TritonStateOps
 
-        return TritonStateOps()
-    if backend == "cpu":
+        return TritonStateOps(part)
+    if backend == "cpu" and not parts.is_yours(LAB):
         from yaie.backends.states.cpu import CpuStateOps
         from yaie.backends.states.library import library
 
-        return CpuStateOps(library())
+        return CpuStateOps(part, library())
     from yaie.backends.states.torch import TorchStateOps
 
-    return TorchStateOps()
+    return TorchStateOps(part)

@@ -1,6 +1,7 @@
 """`CpuStateOps`: the functions of `source/` in C++, where states lie in the pool."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,9 @@ class CpuStateOps(TorchStateOps):
     """See `StateOps`. What the library does not take is left to PyTorch: other dtypes, other widths of a
     convolution, states that do not lie in one piece."""
 
-    def __init__(self, library: StatesLibrary) -> None:
+    def __init__(self, part: Any, library: StatesLibrary) -> None:
+        """part: of lab 22."""
+        super().__init__(part)
         self._library = library
 
     def short_conv(

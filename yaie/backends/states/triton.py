@@ -1,6 +1,6 @@
 """`TritonStateOps`: the kernels of `kernels`, launched. Nothing here waits for the device."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -8,14 +8,10 @@ from torch import Tensor
 
 from yaie.backends.states.kernels.around import delta_inputs_kernel, gated_norm_kernel
 from yaie.backends.states.kernels.conv import conv_chunks_kernel, conv_tails_kernel
-from yaie.backends.states.kernels.delta import (
-    delta_chunks_kernel,
-    delta_prepare_kernel,
-    delta_step_kernel,
-)
+from yaie.backends.states.kernels.delta import delta_chunks_kernel, delta_prepare_kernel
 from yaie.backends.states.kernels.scan import scan_chunks_kernel, scan_step_kernel
-from yaie.backends.states.kernels.tiles import CHUNK, FEW
-from yaie.core.contracts.states import StateBatch
+from yaie.backends.states.kernels.tiles import CHUNK, FEW, clear_behind_kernel
+from yaie.core.contracts.states import DeltaDecode, StateBatch
 
 
 class Launch(NamedTuple):
@@ -29,7 +25,7 @@ class Launch(NamedTuple):
         return {"num_warps": self.warps, "num_stages": self.stages}
 
 
-DELTA_STEP = SCAN_STEP = Launch(32, 4)
+SCAN_STEP = Launch(32, 4)
 DELTA_PREPARE_WARPS = 4
 DELTA_CHUNKS = Launch(64, 4)
 SCAN_CHUNKS = Launch(64, 8)
@@ -38,6 +34,8 @@ SCAN_CHUNKS_NARROW = Launch(16, 4)
 reads where nothing is (seen on an H200; 32 columns and more are right, and so is bfloat16)."""
 CONV_TOKENS, CONV_BLOCK = 16, 128
 """Of a program of the convolution."""
+CLEARED = 1024
+"""Numbers of a row that a program sets to 0."""
 AROUND_CELLS = 1024
 """Numbers of a program that works on a token's heads."""
 LEAST_SIDE, LARGEST_SIDE = 16, 256
@@ -50,6 +48,10 @@ class TritonStateOps:
     What kernels read of a token lies side by side, otherwise it is copied first. Chunks of inputs of 16
     bits are multiplied on tensor cores, as `plus_product` says; sums and states are float32.
     """
+
+    def __init__(self, part: Any) -> None:
+        """part: of lab 22, whose kernel takes sequences of FEW tokens at most."""
+        self._delta_decode: DeltaDecode = part.decode_kernel()
 
     def short_conv(
         self,
@@ -103,12 +105,13 @@ class TritonStateOps:
         of_q, of_k, of_v = (one.stride()[:2] for one in (q, k, v))
         of_gates = log_decay.stride(0), beta.stride(0)
         where = batch.slots, batch.is_fresh.view(torch.uint8), n, num_tokens
-        block_v = min(DELTA_STEP.block, _tile(d_v))
-        delta_step_kernel[triton.cdiv(d_v, block_v), v_heads, n](
-            out, q, k, v, log_decay, beta, pool, batch.starts, *where, *of_q, *of_k, *of_v,
-            *of_gates, pool.stride(0), **fixed, BLOCK_V=block_v, **DELTA_STEP.options(),
-        )  # fmt: skip
+        self._delta_decode(out, q, k, v, log_decay, beta, pool, batch, FEW)
         if max(batch.lens) <= FEW:
+            if not _all_single(batch, num_tokens):
+                row = v_heads * d_v
+                clear_behind_kernel[(triton.cdiv(row, CLEARED),)](
+                    out, batch.starts, n, num_tokens, row, BLOCK=CLEARED
+                )
             return out
 
         def scratch(*shape: int) -> Tensor:

@@ -7,73 +7,68 @@ state as it is.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from yaie.core.contracts.states import StateBatch
 
-Rule = Callable[[Sequence[Tensor], Tensor], tuple[Tensor, Tensor]]
+Compute = Callable[..., tuple[Tensor, Tensor]]
 CHUNK = 64
 
 
-def over_sequences(
-    step: Rule, chunk: Rule, tokens: Sequence[Tensor], out: Tensor, pool: Tensor, batch: StateBatch
-) -> Tensor:
-    """Fills out [T, ...] and the pool's slots. tokens: tensors of T rows each.
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """step: of [n, ...] tokens and [n, ...] states. chunk: of [n, tokens, ...] and states; see above.
+    slots: the part of lab 22, which reads and writes states where they lie."""
 
-    step: of [n, ...] tokens and [n, ...] states. chunk: of [n, tokens, ...] and states; see above.
-    Where every sequence has one token nothing is read back from the device.
-    """
-    if len(batch.lens) == len(out) and all(length == 1 for length in batch.lens):
-        states = read_states(pool, batch.slots, batch.is_fresh, out.dtype)
-        values, states = step(tokens, states)
-        pool[batch.slots] = states.to(pool.dtype)
-        return out.copy_(values)
-    starts = batch.starts.tolist()
-    lengths = [end - first for first, end in pairwise(starts)]
-    out[starts[-1] :] = 0
-    single = [i for i, length in enumerate(lengths) if length == 1]
-    longer = sorted((i for i, n in enumerate(lengths) if n > 1), key=lambda i: -lengths[i])
-    if single:
-        which = torch.tensor(single, device=out.device)
-        rows = batch.starts[which].long()
-        states = read_states(pool, batch.slots[which], batch.is_fresh[which], out.dtype)
-        values, states = step([one[rows] for one in tokens], states)
-        pool[batch.slots[which]] = states.to(pool.dtype)
-        out[rows] = values.to(out.dtype)
-    if longer:
-        which = torch.tensor(longer, device=out.device)
-        states = read_states(pool, batch.slots[which], batch.is_fresh[which], out.dtype)
-        size = min(CHUNK, lengths[longer[0]])
-        for first in range(0, lengths[longer[0]], size):
-            # The longest go first: those that have a chunk here are at the front.
-            going = [i for i in longer if lengths[i] > first]
-            begins = [starts[i] + first for i in going]
-            ends = [min(starts[i] + first + size, starts[i + 1]) for i in going]
-            rows, is_token = _rows(begins, ends, size, out.device)
-            cut = [_filled(one, rows, is_token) for one in tokens]
-            values, states[: len(going)] = chunk(cut, states[: len(going)])
-            out[rows[is_token]] = values[is_token].to(out.dtype)
-        pool[batch.slots[which]] = states.to(pool.dtype)
-    return out
+    step: Compute
+    chunk: Compute
+    slots: Any
 
+    def over_sequences(
+        self, tokens: Sequence[Tensor], out: Tensor, pool: Tensor, batch: StateBatch
+    ) -> Tensor:
+        """Fills out [T, ...] and the pool's slots. tokens: tensors of T rows each.
 
-def read_states(pool: Tensor, slots: Tensor, is_fresh: Tensor, dtype: torch.dtype) -> Tensor:
-    """[n, ...] in float32, or float64 where `dtype` is. What a fresh slot holds may be NaN."""
-    states = pool[slots].to(torch.promote_types(torch.float32, dtype))
-    return states.masked_fill_(is_fresh.view(-1, *[1] * (states.dim() - 1)), 0.0)
-
-
-def decays(log_decay: Tensor) -> Tensor:
-    """From log_decay [..., C] what is left at token t of what token s wrote: [..., t, s], 0 for t < s.
-
-    Each is the exponential of a sum, and no difference of two sums: behind a strong decay the weak ones
-    keep their digits, and no exponent is above zero.
-    """
-    steps = log_decay[..., :, None].expand(*log_decay.shape, log_decay.shape[-1])
-    return steps.tril(-1).cumsum(-2).exp().tril()
+        Where every sequence has one token nothing is read back from the device.
+        """
+        read, write = self.slots.read_states, self.slots.write_states
+        if len(batch.lens) == len(out) and all(length == 1 for length in batch.lens):
+            states = read(pool, batch.slots, batch.is_fresh, out.dtype)
+            values, states = self.step(*tokens, states)
+            write(pool, batch.slots, states)
+            return out.copy_(values)
+        starts = batch.starts.tolist()
+        lengths = [end - first for first, end in pairwise(starts)]
+        out[starts[-1] :] = 0
+        single = [i for i, length in enumerate(lengths) if length == 1]
+        longer = sorted((i for i, n in enumerate(lengths) if n > 1), key=lambda i: -lengths[i])
+        if single:
+            which = torch.tensor(single, device=out.device)
+            rows = batch.starts[which].long()
+            states = read(pool, batch.slots[which], batch.is_fresh[which], out.dtype)
+            values, states = self.step(*(one[rows] for one in tokens), states)
+            write(pool, batch.slots[which], states)
+            out[rows] = values.to(out.dtype)
+        if longer:
+            which = torch.tensor(longer, device=out.device)
+            states = read(pool, batch.slots[which], batch.is_fresh[which], out.dtype)
+            size = min(CHUNK, lengths[longer[0]])
+            for first in range(0, lengths[longer[0]], size):
+                # The longest go first: those that have a chunk here are at the front.
+                going = [i for i in longer if lengths[i] > first]
+                begins = [starts[i] + first for i in going]
+                ends = [min(starts[i] + first + size, starts[i + 1]) for i in going]
+                rows, is_token = _rows(begins, ends, size, out.device)
+                cut = [_filled(one, rows, is_token) for one in tokens]
+                values, states[: len(going)] = self.chunk(*cut, states[: len(going)])
+                out[rows[is_token]] = values[is_token].to(out.dtype)
+            write(pool, batch.slots[which], states)
+        return out
 
 
 def _rows(

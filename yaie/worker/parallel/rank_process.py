@@ -147,7 +147,13 @@ class Rank:
         use_threads(config.threads, beside)
         loader = ModelLoader(config, progress=False)
         device = use_device(loader.device, index)
-        backend = choose_backend(config, device, loader.head_dims, packed=loader.is_packed)
+        backend = choose_backend(
+            config,
+            device,
+            loader.head_dims,
+            packed=loader.is_packed,
+            stateful=loader.keeps_states,
+        )
         backend.prepare(device)
         self.tell(Here())
         lab = backend.parts["tensor_parallel"]

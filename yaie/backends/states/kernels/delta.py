@@ -1,6 +1,5 @@
-"""The gated delta rule.
+"""The gated delta rule, for sequences of more than FEW tokens. Lab 22's kernel takes the others.
 
-    delta_step_kernel      a sequence's few tokens one by one
     delta_prepare_kernel   of each chunk what does not depend on the state before it
     delta_chunks_kernel    a sequence's chunks one after the other
 
@@ -28,45 +27,6 @@ from yaie.backends.states.kernels.tiles import (
 FEW_TOKENS = tl.constexpr(FEW)
 SMALL = tl.constexpr(16)
 """Side of the blocks that are inverted row by row."""
-
-
-@triton.jit(do_not_specialize=["n", "num_tokens"])
-def delta_step_kernel(
-    out, q, k, v, log_decay, beta, pool, starts, slots, is_fresh, n, num_tokens, q_stride,
-    q_head, k_stride, k_head, v_stride, v_head, decay_stride, beta_stride, slot_stride,
-    V_HEADS: tl.constexpr, GROUP: tl.constexpr, D_K: tl.constexpr, D_V: tl.constexpr,
-    BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr,
-):  # fmt: skip
-    """Program (block, value head, sequence): BLOCK_V columns of a state, through FEW tokens at most."""
-    head, seq = tl.program_id(1), tl.program_id(2)
-    begin, end = span_of(seq, starts)
-    if end - begin > FEW_TOKENS:
-        return
-    of_k = tl.arange(0, BLOCK_K)
-    of_v = tl.program_id(0) * BLOCK_V + tl.arange(0, BLOCK_V)
-    in_k, in_v = of_k < D_K, of_v < D_V
-    if end > begin:
-        cell = of_k[:, None] * D_V + of_v[None, :]
-        at = pool + tl.load(slots + seq) * slot_stride + head * (D_K * D_V) + cell
-        real = in_k[:, None] & in_v[None, :]
-        has_state = tl.load(is_fresh + seq) == 0
-        state = tl.load(at, mask=real & has_state, other=0.0)
-        for row in range(begin, end):
-            of_head = head // GROUP
-            key = tl.load(k + row * k_stride + of_head * k_head + of_k, mask=in_k, other=0.0)
-            query = tl.load(q + row * q_stride + of_head * q_head + of_k, mask=in_k, other=0.0)
-            value = tl.load(v + row * v_stride + head * v_head + of_v, mask=in_v, other=0.0)
-            rate = tl.load(beta + row * beta_stride + head)
-            key, query = key.to(tl.float32)[:, None], query.to(tl.float32)[:, None]
-            state *= tl.exp(tl.load(log_decay + row * decay_stride + head))
-            change = rate * (value.to(tl.float32) - tl.sum(state * key, axis=0))
-            state += key * change[None, :]
-            read = tl.sum(state * query, axis=0)
-            at_out = out + (row * V_HEADS + head) * D_V + of_v
-            tl.store(at_out, read.to(out.dtype.element_ty), mask=in_v)
-        tl.store(at, state, mask=real)
-    if seq == n - 1:
-        clear_behind(out + head * D_V + of_v, in_v, end, num_tokens, V_HEADS * D_V)
 
 
 @triton.jit
@@ -161,11 +121,14 @@ def delta_chunks_kernel(
     """Program (block, value head, sequence): BLOCK_V columns of a state, through all chunks."""
     head, seq = tl.program_id(1), tl.program_id(2)
     begin, end = span_of(seq, starts)
+    of_v = tl.program_id(0) * BLOCK_V + tl.arange(0, BLOCK_V)
+    in_v = of_v < D_V
+    if seq == n - 1:
+        clear_behind(out + head * D_V + of_v, in_v, end, num_tokens, V_HEADS * D_V)
     if end - begin <= FEW_TOKENS:
         return
     of_k, of_s = tl.arange(0, BLOCK_K), tl.arange(0, TOKENS)
-    of_v = tl.program_id(0) * BLOCK_V + tl.arange(0, BLOCK_V)
-    in_k, in_v = of_k < D_K, of_v < D_V
+    in_k = of_k < D_K
     place = pool + tl.load(slots + seq) * slot_stride + head * (D_K * D_V)
     place += of_k[:, None] * D_V + of_v[None, :]
     real = in_k[:, None] & in_v[None, :]
@@ -204,5 +167,3 @@ def delta_chunks_kernel(
         until = tl.load(to_end + own + of_s * V_HEADS, mask=is_token, other=0.0)
         state = plus_product(state, tl.trans(keys), u * until[:, None], keys.dtype)
     tl.store(place, state, mask=real)
-    if seq == n - 1:
-        clear_behind(out + head * D_V + of_v, in_v, end, num_tokens, V_HEADS * D_V)

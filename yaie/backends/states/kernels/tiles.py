@@ -38,6 +38,14 @@ def clear_behind(out, mask, end, num_tokens, stride):
         tl.store(out + row * stride, tl.zeros(out.shape, out.dtype.element_ty), mask=mask)
 
 
+@triton.jit(do_not_specialize=["n", "num_tokens"])
+def clear_behind_kernel(out, starts, n, num_tokens, ROW: tl.constexpr, BLOCK: tl.constexpr):
+    """The same as a launch of its own. Program: BLOCK numbers of each of these rows, which have ROW."""
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    end = tl.load(starts + n).to(tl.int64)
+    clear_behind(out + column, column < ROW, end, num_tokens, ROW)
+
+
 @triton.jit
 def what_is_left(log_decay, TOKENS: tl.constexpr):
     """[t, s]: of what token s writes, what is left at token t; 0 for t < s. Each is the exponential of a

@@ -1,0 +1,96 @@
+"""How many operations of PyTorch a call takes, and whether it waits for the device."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from grader.kit import Fault, expect, note
+from grader.kit.dispatch import Watching
+from grader.kit.growth import line_that_grows
+
+READS = {
+    "tolist", "item", "numpy", "cpu", "nonzero", "argwhere", "unique", "masked_select", "__bool__",
+    "__int__", "__float__", "__index__", "equal", "allclose",
+}  # fmt: skip
+"""Functions after which the host knows a value."""
+ON_DEVICE = (
+    "A step is computed on the device, and the host goes on meanwhile: a value that it reads, a loop "
+    "over lengths, or an index of truth values (whose number of rows it must know) makes it wait, in "
+    "every layer of every step. Index tensors with tensors."
+)
+
+
+@dataclass(slots=True)
+class Operations:
+    """count: of operations. reads: what made the host wait."""
+
+    count: int = 0
+    reads: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def counting() -> Iterator[Operations]:
+    """Of what runs inside."""
+    seen = Operations()
+
+    class Counted(Watching):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.count += 1
+            return func(*args, **(kwargs or {}))
+
+    class Reading(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            name = getattr(func, "__name__", "")
+            if name in READS or (name == "__getitem__" and _by_truth(args[1])):
+                seen.reads.append("an index of truth values" if name == "__getitem__" else name)
+            if name == "repeat_interleave" and _by_numbers(args, kwargs or {}):
+                seen.reads.append("repeat_interleave without output_size")
+            return func(*args, **(kwargs or {}))
+
+    with Counted(), Reading():
+        yield seen
+
+
+def _by_truth(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(one, Tensor) and one.dtype == torch.bool for one in parts)
+
+
+def _by_numbers(args: Any, kwargs: dict[str, Any]) -> bool:
+    repeats = args[1] if len(args) > 1 else kwargs.get("repeats")
+    return isinstance(repeats, Tensor) and kwargs.get("output_size") is None
+
+
+def expect_no_reads(call: Callable[[], Any], what: str) -> None:
+    """The host reads nothing of what is computed."""
+    with counting() as seen:
+        call()
+    told = ", ".join(dict.fromkeys(seen.reads))
+    expect(not seen.reads, f"{what} makes the host wait for the device: {told}", why=ON_DEVICE)
+
+
+def expect_as_many(
+    part: Any, what: str, few: Callable[[], Any], many: Callable[[], Any], told: str, why: str
+) -> None:
+    """Two calls take the same number of operations. told: how they differ, as in "4 tokens and 32"."""
+    note(f"# {what}, with {told}")
+    counts = []
+    for call in (few, many):
+        with counting() as seen:
+            call()
+        counts.append(seen.count)
+    if counts[1] > counts[0]:
+        raise Fault(
+            f"{what} takes {counts[0]} operations of PyTorch and then {counts[1]}: with {told}",
+            why=why,
+            line=line_that_grows(part, few, many),
+        )

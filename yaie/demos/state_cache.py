@@ -1,0 +1,70 @@
+"""Lab 22: prompts that share a prefix, on a hybrid: what a state takes, and what checkpoints spare."""
+
+import tempfile
+from pathlib import Path
+
+from yaie.core.params import SamplingParams
+from yaie.demos.hybrid import tiny_hybrid
+from yaie.demos.runs import Run, ask, run
+from yaie.demos.shown import Shown, row, same
+from yaie.demos.subject import Subject
+from yaie.worker.sizing import block_bytes, slot_bytes
+
+SYSTEM = (
+    "You answer questions on how an inference engine for language models works. Each answer is one "
+    "sentence or two, with the names that the field uses; where a number helps, it is there. If a "
+    "question is not about inference, say so. A paged KV cache keeps keys and values in blocks of "
+    "sixteen slots, and a block table says where each block is. The scheduler admits a request when "
+    "blocks are free, and preempts one when none is left. A radix tree finds the longest prefix. "
+)
+QUESTIONS = (
+    "What is a KV cache?",
+    "Why is decode slow?",
+    "What is a block table?",
+    "What does a scheduler do?",
+)
+GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+LONG = 1000
+BLOCK = 16
+
+
+def show(subject: Subject) -> Shown:
+    """Four questions behind one text, one after the other."""
+    with tempfile.TemporaryDirectory(prefix="yaie-demo-") as folder:
+        model = str(tiny_hybrid(Path(folder, "hybrid")))
+        alone, _ = _answers(subject, model, prefix_caching=False, mine="none")
+        kept, sizes = _answers(subject, model, prefix_caching=True)
+    computed, spared = (sum(one.computed for one in runs) for runs in (alone, kept))
+    cached = [[one.cached_tokens[0] for one in runs] for runs in (alone, kept)]
+    equal = [same(a.token_ids, b.token_ids) for a, b in zip(alone, kept, strict=True)]
+    found = sum(cached[1])
+    return Shown(
+        "Four questions with the same text before them, to a tiny hybrid of random weights.",
+        ("no checkpoints", "with checkpoints"),
+        (
+            row("tokens computed", computed, spared),
+            *(
+                row(f"question {number}: tokens not computed", *pair)
+                for number, pair in enumerate(zip(*cached, strict=True), 1)
+            ),
+            row("answers that are the same", "", f"{equal.count('the same')} of {len(QUESTIONS)}"),
+            row("bytes of a state, whatever the length", "", sizes[0]),
+            row(f"bytes of keys and values, {LONG:,} tokens", "", sizes[1]),
+        ),
+        f"{found} tokens were not computed, as a state behind them had been kept: {spared} in place of "
+        f"{computed}.",
+    )
+
+
+def _answers(
+    subject: Subject, model: str, *, prefix_caching: bool, mine: str | None = None
+) -> tuple[list[Run], tuple[int, int]]:
+    """A run for each question; bytes of a state, and of the keys and values of LONG tokens."""
+    settings = {"backend": "torch", "num_blocks": 64, "block_size": BLOCK}
+    with subject.engine(
+        mine=mine, model=model, prefix_caching=prefix_caching, **settings
+    ) as engine:
+        runs = [run(engine, [ask(engine, SYSTEM + one)], GREEDY) for one in QUESTIONS]
+        adapter = engine.model.adapter
+        block = block_bytes(adapter.kv_layers, BLOCK, adapter.dtype)
+        return runs, (slot_bytes(adapter.state_layers), -(-LONG // BLOCK) * block)
