@@ -90,7 +90,7 @@ def test_together_and_again(case: Case, settings: dict[str, Any]) -> None:
 def test_preempted(case: Case, overlap: str) -> None:
     engine = case.engine(num_blocks=22, max_num_seqs=16, watermark=0.0, overlap=overlap)
     requests = run(engine, case.prompts)
-    assert sum(request.num_preemptions for request in requests) >= 10
+    assert sum(request.num_preemptions for request in requests) >= 5
     assert outputs(requests) == case.expected
     assert_empty(engine)
     engine.close()
