@@ -101,7 +101,7 @@ def test_the_gated_norm_of_granite(backend: str, dtype: torch.dtype, rows: int, 
 def test_no_address_is_outside_of_a_tensor() -> None:
     drawn = Drawn("triton", torch.float32)
     q, k, a, b = drawn.cut(2, 72, 72, 6, 6)
-    ops = make_state_ops("triton")
+    ops = make_state_ops("triton", PARTS)
     with watching() as seen:
         heads = (one.unflatten(1, (3, 24)) for one in (q, k))
         made = ops.delta_inputs(*heads, a, b, drawn.weight(6), drawn.weight(6))
