@@ -86,6 +86,7 @@ def book(tmp_path: Path) -> Path:
     for name in ("tools", "evidence", "quizzes", "figures", "examples", "theme", "traces"):
         if (ROOT / "book" / name).is_dir():
             shutil.copytree(ROOT / "book" / name, root / "book" / name)
+    shutil.copy(ROOT / "book/terms.toml", root / "book/terms.toml")
     shutil.copy(ROOT / ".gitignore", root / ".gitignore")
     # mdBook refuses to leave a folder out of the search that this book does not have.
     settings = (ROOT / "book.toml").read_text("utf-8").partition("[output.html.search.chapter]")[0]

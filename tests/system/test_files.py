@@ -26,6 +26,7 @@ ELSEWHERE = {
     "yaie/models/gguf/described.py",
     "yaie/models/gguf/stored.py",
     "yaie/models/packaged.py",
+    "yaie/demos/hybrid.py",
     "grader/room.py",
     "grader/kit/in_engine/shallow.py",
     "grader/snapshot.py",
