@@ -16,7 +16,7 @@ from grader.kit.growth import line_that_grows
 READS = {
     "tolist", "item", "numpy", "cpu", "nonzero", "argwhere", "unique", "masked_select", "__bool__",
     "__int__", "__float__", "__index__", "equal", "allclose", "linalg_solve", "linalg_inv", "inverse",
-    "linalg_cholesky", "linalg_lu_factor", "linalg_lstsq", "linalg_pinv",
+    "linalg_cholesky", "linalg_lu_factor", "linalg_pinv",
 }  # fmt: skip
 """Functions after which the host knows a value; those of torch.linalg look whether they failed."""
 AT_PLACES = {
@@ -26,7 +26,8 @@ AT_PLACES = {
 ON_DEVICE = (
     "A step is computed on the device, and the host goes on meanwhile: a value that it reads, a loop "
     "over lengths, or an index of truth values (whose number of rows it must know) makes it wait, in "
-    "every layer of every step. Index tensors with tensors."
+    "every layer of every step. Index tensors with tensors. torch.linalg.solve and inv read too, to see "
+    "whether there is a solution."
 )
 
 
