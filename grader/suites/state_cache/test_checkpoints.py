@@ -41,6 +41,9 @@ KEPT = (
 PLACE = (
     "A block's number is used again: at another depth it is another prefix, and not what was saved."
 )
+LOST = (
+    "A state that finds one filed where it is to go is given up: the one there has not been used."
+)
 THERE = "One state behind a block is enough: the slot of the other is free again."
 OVER = (
     "A request that has ended, or was preempted, files no block of that time. `Life.is_over` says so; "
@@ -92,7 +95,7 @@ def test_slots_are_handed_out_once(part: ModuleType) -> None:
 
 @task("22.5")
 def test_the_least_recently_used_gives_way(part: ModuleType) -> None:
-    """Being filed and `use` are uses."""
+    """Being filed and `use` are uses; a second state that finds one filed is none of that one."""
     checkpoints = make(part, 4)
     slots = {block: keep(checkpoints, running("a"), block) for block in (10, 11, 12, 13)}
     checkpoints.use(10)
@@ -101,6 +104,11 @@ def test_the_least_recently_used_gives_way(part: ModuleType) -> None:
     expect_equal(sorted(checkpoints.filed), [10, 12, 13, 14], "what is kept then", why=USED)
     got = keep(checkpoints, running("b"), 15)
     expect_equal(got, slots[12], "the slot of a sixth", why=OLDEST)
+    checkpoints.save(running("c"), 30, 1)
+    checkpoints.file([30], [10])
+    keep(checkpoints, running("c"), 16)
+    got = keep(checkpoints, running("c"), 17)
+    expect_equal(got, slots[10], "the slot of an eighth", why=f"{OLDEST} {LOST}")
 
 
 @task("22.5")
