@@ -95,7 +95,7 @@ def test_slots_are_handed_out_once(part: ModuleType) -> None:
 
 @task("22.5")
 def test_the_least_recently_used_gives_way(part: ModuleType) -> None:
-    """Being filed and `use` are uses; a second state that finds one filed is none of that one."""
+    """Being filed and `use` are uses."""
     checkpoints = make(part, 4)
     slots = {block: keep(checkpoints, running("a"), block) for block in (10, 11, 12, 13)}
     checkpoints.use(10)
@@ -104,11 +104,6 @@ def test_the_least_recently_used_gives_way(part: ModuleType) -> None:
     expect_equal(sorted(checkpoints.filed), [10, 12, 13, 14], "what is kept then", why=USED)
     got = keep(checkpoints, running("b"), 15)
     expect_equal(got, slots[12], "the slot of a sixth", why=OLDEST)
-    checkpoints.save(running("c"), 30, 1)
-    checkpoints.file([30], [10])
-    keep(checkpoints, running("c"), 16)
-    got = keep(checkpoints, running("c"), 17)
-    expect_equal(got, slots[10], "the slot of an eighth", why=f"{OLDEST} {LOST}")
 
 
 @task("22.5")
@@ -162,6 +157,11 @@ def test_a_state_is_filed_behind_the_block_of_the_tree(part: ModuleType) -> None
     expect_equal(checkpoints.num_pending, 0, "pending states then", why=THERE)
     slots = [slot, *slots_left(checkpoints, 5)]
     expect_equal(sorted(slots), list(range(FIRST, FIRST + 6)), "all slots, filled up", why=THERE)
+    checkpoints.save(running("c"), 40, 1)  # in the slot of block 21
+    checkpoints.file([40], [500])
+    keep(checkpoints, running("c"), 41)
+    got = keep(checkpoints, running("c"), 42)
+    expect_equal(got, slots[1], "the slot of the next state, block 500's", why=f"{OLDEST} {LOST}")
 
 
 @task("22.5")
