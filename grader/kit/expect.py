@@ -110,10 +110,18 @@ def expect_close(
         elsewhere = _row_elsewhere(wide, right, index, rtol, atol)
         raise Mismatch(
             f"{what}: {wrong} of {close.numel()} values differ, the first at {list(index)}{elsewhere}",
-            f"{right[index].item():.7g}",
-            f"{wide[index].item():.7g}",
+            *_digits(right[index].item(), wide[index].item()),
             why,
         )
+
+
+def _digits(right: float, wrong: float) -> tuple[str, str]:
+    """Two numbers with seven digits, or with as many as show a difference."""
+    for digits in (7, 12):
+        texts = f"{right:.{digits}g}", f"{wrong:.{digits}g}"
+        if texts[0] != texts[1]:
+            return texts
+    return f"{right:.17g}", f"{wrong:.17g}"
 
 
 def _row_elsewhere(

@@ -18,7 +18,7 @@ TRY_IT = {
     "quantization": "yaie quantize tutor --to int8 --out tutor-int8",
     "tensor_parallel": "yaie chat --tensor-parallel 2",
     "structured_output": "yaie serve",
-    "state_cache": "yaie chat LiquidAI/LFM2-350M",
+    "state_cache": "yaie chat tutor-hybrid",
 }
 """Where a finished part shows, if not in `yaie chat`."""
 AT_TIMES = {

@@ -58,7 +58,8 @@ class Checkpoints:
     def save(self, request: Request, block: int, depth: int) -> int | None:
         """A slot for the state behind a request's block, its `depth`th; None if there is none to be had.
 
-        The least recently used of the tree's gives way, unless requests that run have half of all.
+        At most count // 2 states are pending, the new one included, even if slots are free; otherwise
+        None. If no slot is free, the least recently used of the tree's gives way.
         """
         # BEGIN SOLUTION 22.5
         self.drop(block)
@@ -82,7 +83,10 @@ class Checkpoints:
         # END SOLUTION
 
     def file(self, mine: Sequence[int], path: Sequence[int]) -> None:
-        """A request's leading blocks are in the tree now, as those of `path`."""
+        """A request's leading blocks are in the tree now, as those of `path`. `sweep` was called before.
+
+        A state that is behind path[i] already stays, unused; the pending one's slot is free again.
+        """
         # BEGIN SOLUTION 22.5
         for depth, (block, kept) in enumerate(zip(mine, path, strict=True), 1):
             one = self._pending.get(block)

@@ -11,8 +11,8 @@ from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus
 from yaie.explore import draw, load
 
-part = load("state_cache")["state_cache"]
 torch.manual_seed(0)
+part = load("state_cache")["state_cache"]
 
 # %% [markdown]
 # ## What a matrix remembers

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from grader.kit.differ import told_apart
+from grader.kit.expect import Mismatch, expect_close
 
 CHUNK = {"id": "cmpl-1", "choices": [{"index": 0, "delta": {"content": "a"}}], "model": "tutor"}
 
@@ -111,3 +113,13 @@ def test_objects_are_shown_by_the_fields_that_differ():
     _, right, wrong = told_apart(Pair(1, one), Pair(1, other))
     assert right == "right[50]=[..., 48, 49, 50, 51, 52, ...], 50 at [50]"
     assert wrong == "right[50]=[..., 48, 49, 0, 51, 52, ...], 0 at [50]"
+
+
+@pytest.mark.parametrize(
+    ("off", "right", "wrong"), [(0.5, "0.25", "0.75"), (1e-9, "0.25", "0.250000001")]
+)
+def test_numbers_have_as_many_digits_as_tell_them_apart(off: float, right: str, wrong: str):
+    expected = torch.tensor([0.25], dtype=torch.float64)
+    with pytest.raises(Mismatch) as caught:
+        expect_close(expected + off, expected, "out", rtol=0.0, atol=0.0)
+    assert (caught.value.expected, caught.value.got) == (right, wrong)

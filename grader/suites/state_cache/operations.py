@@ -1,4 +1,4 @@
-"""How many operations of PyTorch a call takes, and whether it waits for the device."""
+"""How many operations of PyTorch a call takes, on how many numbers, and whether the host waits."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,21 +15,28 @@ from grader.kit.growth import line_that_grows
 
 READS = {
     "tolist", "item", "numpy", "cpu", "nonzero", "argwhere", "unique", "masked_select", "__bool__",
-    "__int__", "__float__", "__index__", "equal", "allclose",
+    "__int__", "__float__", "__index__", "equal", "allclose", "linalg_solve", "linalg_inv", "inverse",
+    "linalg_cholesky", "linalg_lu_factor", "linalg_pinv",
 }  # fmt: skip
-"""Functions after which the host knows a value."""
+"""Functions after which the host knows a value; those of torch.linalg look whether they failed."""
+AT_PLACES = {
+    "index_copy_", "index_put_", "_index_put_impl_", "index_fill_", "index_add_", "scatter_", "put_",
+}  # fmt: skip
+"""Operations that change as many numbers of their first tensor as they are given."""
 ON_DEVICE = (
     "A step is computed on the device, and the host goes on meanwhile: a value that it reads, a loop "
     "over lengths, or an index of truth values (whose number of rows it must know) makes it wait, in "
-    "every layer of every step. Index tensors with tensors."
+    "every layer of every step. Index tensors with tensors. torch.linalg.solve and inv read too, to see "
+    "whether there is a solution."
 )
 
 
 @dataclass(slots=True)
 class Operations:
-    """count: of operations. reads: what made the host wait."""
+    """count: of operations. numbers: made or written by them. reads: what made the host wait."""
 
     count: int = 0
+    numbers: int = 0
     reads: list[str] = field(default_factory=list)
 
 
@@ -43,7 +50,9 @@ def counting() -> Iterator[Operations]:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             seen.count += 1
-            return func(*args, **(kwargs or {}))
+            out = func(*args, **(kwargs or {}))
+            seen.numbers += _numbers(func, args, out)
+            return out
 
     class Reading(TorchFunctionMode):
         def __torch_function__(
@@ -58,6 +67,23 @@ def counting() -> Iterator[Operations]:
 
     with Counted(), Reading():
         yield seen
+
+
+def _numbers(func: Any, args: Any, out: Any) -> int:
+    """How many numbers an operation makes or writes; a view of what was there is none."""
+    given = [one for one in args if isinstance(one, Tensor)]
+    name = func._schema.name.rpartition(":")[2]
+    if name in AT_PLACES:
+        return max((one.numel() for one in given[1:]), default=0)
+    if func._schema.is_mutable:
+        return given[0].numel() if given else 0
+    before = {one.untyped_storage().data_ptr() for one in given}
+    made = out if isinstance(out, tuple | list) else [out]
+    return sum(
+        one.numel()
+        for one in made
+        if isinstance(one, Tensor) and one.untyped_storage().data_ptr() not in before
+    )
 
 
 def _by_truth(index: Any) -> bool:
@@ -91,6 +117,25 @@ def expect_as_many(
     if counts[1] > counts[0]:
         raise Fault(
             f"{what} takes {counts[0]} operations of PyTorch and then {counts[1]}: with {told}",
+            why=why,
+            line=line_that_grows(part, few, many),
+        )
+
+
+def expect_as_much(
+    part: Any, what: str, few: Callable[[], Any], many: Callable[[], Any], told: str, why: str
+) -> None:
+    """Two calls make and write about as many numbers. told: how they differ. The second may have one
+    more for each slot, as a list of slots has, and not what slots hold."""
+    note(f"# {what}, with {told}")
+    numbers = []
+    for call in (few, many):
+        with counting() as seen:
+            call()
+        numbers.append(seen.numbers)
+    if numbers[1] > 2 * numbers[0]:
+        raise Fault(
+            f"{what} makes and writes {numbers[0]:,} numbers and then {numbers[1]:,}: with {told}",
             why=why,
             line=line_that_grows(part, few, many),
         )

@@ -41,6 +41,9 @@ KEPT = (
 PLACE = (
     "A block's number is used again: at another depth it is another prefix, and not what was saved."
 )
+LOST = (
+    "A state that finds one filed where it is to go is given up: the one there has not been used."
+)
 THERE = "One state behind a block is enough: the slot of the other is free again."
 OVER = (
     "A request that has ended, or was preempted, files no block of that time. `Life.is_over` says so; "
@@ -154,6 +157,11 @@ def test_a_state_is_filed_behind_the_block_of_the_tree(part: ModuleType) -> None
     expect_equal(checkpoints.num_pending, 0, "pending states then", why=THERE)
     slots = [slot, *slots_left(checkpoints, 5)]
     expect_equal(sorted(slots), list(range(FIRST, FIRST + 6)), "all slots, filled up", why=THERE)
+    checkpoints.save(running("c"), 40, 1)  # in the slot of block 21
+    checkpoints.file([40], [500])
+    keep(checkpoints, running("c"), 41)
+    got = keep(checkpoints, running("c"), 42)
+    expect_equal(got, slots[1], "the slot of the next state, block 500's", why=f"{OLDEST} {LOST}")
 
 
 @task("22.5")

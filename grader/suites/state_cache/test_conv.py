@@ -39,6 +39,11 @@ BEHIND = "Rows behind the last sequence fill up a batch. They belong to none, an
 CUT = "What a call leaves in the tails is all that the next one needs of the tokens before."
 SILU = "SiLU comes last, of the sum with its bias."
 WIDE = "Inputs of 16 bits are widened to the dtype of tails before anything is multiplied or added."
+DIGITS = (
+    "Tails have a dtype of their own: what a short sequence keeps of them stays to the bit, whatever "
+    "x's dtype is."
+)
+LAST = "The sum, the bias and SiLU are as wide as the tails; x's dtype comes last, once."
 LEFT = "The caller may need them again: tails are returned as new tensors."
 LOOP = (
     "A loop over tokens or over sequences launches kernels for each. Put every sequence behind its tail "
@@ -186,16 +191,23 @@ def test_silu_follows_the_bias(part: ModuleType) -> None:
 
 @task("22.1")
 def test_sums_are_as_wide_as_the_tails(part: ModuleType) -> None:
-    """Inputs in bfloat16 give outputs in bfloat16, of sums that were float32; tails stay float32."""
-    lens = [5, 3]
+    """Inputs in bfloat16 give outputs in bfloat16, rounded last; tails stay float32, to the bit."""
+    lens = [5, 1, 0, 2]
     x, weight, bias, tails = (one.to(BF16) for one in case(lens, width=4))
+    tails = tails.float() + 2.0**-12  # digits that bfloat16 has not
     weight[:, :3] *= 30
-    out, after = run(part, x, weight, bias, tails.float(), lens)
+    out, after = run(part, x, weight, bias, tails, lens)
     right, ends = conv(x, weight, bias, tails, lens, False)
     expect_values(out, right.to(BF16), "out", tolerance=2.0**-7, dtype=BF16, why=WIDE)
     off = ((out.double() - right).abs() / right.abs().clamp(min=1.0)).max()
     expect_values(off.clamp(min=2.0**-8), torch.tensor(2.0**-8), "its largest error", why=WIDE)
-    expect_values(after, ends, "the tails behind it", dtype=F32, why=WIDE)
+    expect_values(after, ends, "the tails behind it", dtype=F32, tolerance=0.0, why=DIGITS)
+    weight /= 64
+    low = torch.full_like(bias, -10.0)  # there a small change of the sum is a large one of SiLU
+    out, _ = run(part, x, weight, low, tails, lens, True)
+    right, _ = conv(x, weight, low, tails, lens, True)
+    off = ((out.double() - right).abs() / right.abs()).max()
+    expect_values(off.clamp(min=2.0**-8), torch.tensor(2.0**-8), "the error of SiLU", why=LAST)
 
 
 @task("22.1")

@@ -36,6 +36,10 @@ DIGITS = (
     "Each entry is the exponential of the sum between two tokens. The difference of two long sums has "
     "lost the digits of the weak decays behind a strong one, and exp(-sum) overflows."
 )
+NOTHING = (
+    "exp(-300) is a number like others, and leaves of 1e60 nothing to be seen. A log_decay that is "
+    "clamped leaves a part of it."
+)
 SYSTEM = (
     "u_t = beta_t (v_t - what is left of S^T k_t - sum over s < t of left_ts (k_t . k_s) u_s): u is on "
     "both sides, so this is a triangular system whose diagonal is 1."
@@ -197,6 +201,20 @@ def test_strong_decays_in_float32(part: ModuleType) -> None:
     tokens["log_decay"][:, 11] = -1e4
     states = states_of(tokens, dtype=F32)
     check(run(part, tokens, states), tokens, states, DIGITS, SINGLE)
+    # In float64 a large state, and a large value, of which exp(-300) leaves nothing.
+    for name in ("the state before", "a value"):
+        tokens = delta_tokens(1, 6, seed=7)
+        tokens["log_decay"] = torch.full_like(tokens["log_decay"], -0.1)
+        states = states_of(tokens)
+        if name == "a value":
+            tokens["v"][:, 0] *= 1e60
+            tokens["beta"][:, 0] = 1.0
+            tokens["log_decay"][:, 1] = -300.0
+        else:
+            states *= 1e60
+            tokens["log_decay"][:, 0] = -300.0
+        note(f"# {name} is about 1e60, and the next log_decay is -300")
+        check(run(part, tokens, states), tokens, states, NOTHING, told=f", {name} about 1e60")
 
 
 @task("22.3")

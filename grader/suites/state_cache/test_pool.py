@@ -11,7 +11,11 @@ from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.kit.storage import expect_calls_apart, expect_nothing_is_kept
-from grader.suites.state_cache.operations import expect_as_many, expect_no_reads
+from grader.suites.state_cache.operations import (
+    expect_as_many,
+    expect_as_much,
+    expect_no_reads,
+)
 from grader.suites.state_cache.rules import BF16, F32, F64, drawn, expect_values
 from yaie.core.contracts.states import StateLayerSpec, StateTensor
 
@@ -48,6 +52,14 @@ MINE = (
 PADDING = (
     "Rows of padding share a slot that no sequence has. Whatever comes of them goes there, and nowhere "
     "else."
+)
+ROOM = (
+    "Each tensor's length is rounded up to a multiple of 16 numbers, and no further: what lies between "
+    "tensors is copied too."
+)
+TOUCHED = (
+    "A pool holds the states of hundreds of requests, some megabytes each. Choose the rows first "
+    "(tensor[slots], index_copy_); convert, copy and write these alone."
 )
 CALLS = (
     "A step copies slots before and after its layers. If a slot's tensors of one dtype lie in one "
@@ -113,12 +125,20 @@ def test_no_two_share_a_number(part: ModuleType) -> None:
 
 @task("22.4")
 def test_a_slot_is_packed_and_aligned(part: ModuleType) -> None:
-    """What a tensor holds of one slot is contiguous, and begins at a multiple of 16 bytes."""
-    for number, one in enumerate(tensors(make(part))):
+    """What a tensor holds of one slot is contiguous, begins at a multiple of 16 numbers, and ends
+    before the next multiple."""
+    pool = make(part)
+    for number, one in enumerate(tensors(pool)):
         expect(one[0].is_contiguous(), f"tensor {number}: strides {list(one.stride())}", why=PIECE)
         for slot in range(6):
+            what = f"numbers past a multiple, slot {slot} of tensor {number}"
+            expect_equal(one[slot].storage_offset() % 16, 0, what, why=PIECE)
             what = f"bytes past a multiple, slot {slot} of tensor {number}"
             expect_equal(one[slot].data_ptr() % 16, 0, what, why=PIECE)
+    pieces = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in tensors(pool)}
+    taken = sum(piece.nbytes() for piece in pieces.values())
+    most = 6 * sum(one.num_bytes + 128 for one in chain(*LAYERS))
+    expect(taken <= most, f"6 slots take {taken:,} bytes, where {most:,} are plenty", why=ROOM)
 
 
 @task("22.4")
@@ -164,16 +184,19 @@ def test_a_copy_lives_on_its_own(part: ModuleType) -> None:
 
 @task("22.4")
 def test_a_copy_is_one_operation_for_each_dtype(part: ModuleType) -> None:
-    """As many operations for eight layers and five slots as for two and one."""
+    """As many operations for eight layers and five slots as for two and one, on these slots alone."""
 
-    def of(layers: int, slots: int) -> Any:
-        pool = make(part, 12, [LAYERS[0]] * layers)
+    def of(layers: int, slots: int, num_slots: int = 12) -> Any:
+        pool = make(part, num_slots, [LAYERS[0]] * layers)
         sources, targets = torch.arange(slots), torch.arange(slots) + 6
         return lambda: pool.copy(sources, targets)
 
     expect_no_reads(of(2, 2), "copy")
     expect_as_many(part, "copy", of(2, 1), of(8, 1), "2 layers and with 8", CALLS)
     expect_as_many(part, "copy", of(2, 1), of(2, 5), "1 slot and with 5", CALLS)
+    few, many = of(2, 2, 9), of(2, 2, 90)
+    expect_as_many(part, "copy", few, many, "2 of 9 slots and of 90", TOUCHED)
+    expect_as_much(part, "copy", few, many, "2 of 9 slots and of 90", TOUCHED)
 
 
 @task("22.4")
@@ -200,6 +223,13 @@ def test_states_are_read_wide(part: ModuleType) -> None:
         expect_values(
             got, tensor[[3, 1]], what, dtype=wanted, tolerance=0.0, why="States are wide."
         )
+
+    def of(num_slots: int) -> Any:
+        tensor, fresh = torch.zeros(num_slots, 50, dtype=BF16), torch.tensor([True, False])
+        return lambda: part.read_states(tensor, index(3, 1), fresh, F32)
+
+    told = "2 of 9 slots and of 90"
+    expect_as_much(part, "read_states", of(9), of(90), told, TOUCHED)
 
 
 @task("22.4")
@@ -267,6 +297,13 @@ def test_states_go_to_their_slots_alone(part: ModuleType) -> None:
     expect_as_many(
         part, "read_states and write_states", of(2), of(20), "2 sequences and with 20", MINE
     )
+
+    def among(num_slots: int) -> Any:
+        tensor, states = torch.zeros(num_slots, 50, dtype=BF16), torch.ones(2, 50)
+        return lambda: part.write_states(tensor, index(3, 1), states)
+
+    told = "2 of 9 slots and of 90"
+    expect_as_much(part, "write_states", among(9), among(90), told, TOUCHED)
 
 
 SEATS = st.integers(0, 4)

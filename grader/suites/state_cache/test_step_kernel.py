@@ -15,6 +15,7 @@ from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import padded_apart
 from grader.kit.triton_watch import Seen, watching
 from grader.submission import Submission
+from grader.suites.state_cache.operations import ON_DEVICE, counting
 from grader.suites.state_cache.rules import (
     BF16,
     F32,
@@ -55,6 +56,14 @@ STRIDES = (
 )
 WIDE = "What is loaded in 16 bits is widened to float32; only what goes to out is rounded."
 ONE = "One launch, of a program for each sequence, value head and block of columns."
+COPIED = (
+    "q, k and v are views of one product. A copy of them is one more kernel for each, in every layer of "
+    "every step: the kernel takes their strides."
+)
+BLOCKS = (
+    "A program has 8 columns at least, which are neighbours in memory. With one column each it loads "
+    "single numbers, d_v apart, and keys and queries are loaded d_v times."
+)
 UNTOUCHED = -77.0
 """What rows of out hold before."""
 
@@ -191,7 +200,9 @@ def test_each_tensor_has_its_own_strides(part: ModuleType) -> None:
     log_decay, beta = padded_apart(tokens["log_decay"], tokens["beta"])
     views = {"q": q, "k": k, "v": v, "log_decay": log_decay, "beta": beta}
     (apart,) = padded_apart(pool, dims=[0])
-    check(part, views, apart, lens, [3, 1, 0], [False, True, False], STRIDES)
+    seen = check(part, views, apart, lens, [3, 1, 0], [False, True, False], STRIDES)
+    for name, view in views.items():
+        expect(seen.loads(view), f"the kernel reads nothing of {name} where it lies", why=COPIED)
 
 
 @task("22.6")
@@ -228,11 +239,15 @@ def test_one_launch_for_all(part: ModuleType) -> None:
     tokens, pool = case(lens, heads=1, group=2, d_k=128, d_v=72, seed=11)
     _, seen = run(part, tokens, pool, lens, [0, 1, 2], [False] * 3)
     expect_equal(len(seen.launches), 1, "launches", why=ONE)
-    expect(
-        seen.programs >= 6, f"{seen.programs} programs for 3 sequences and 2 value heads", why=ONE
-    )
+    told = f"{seen.programs} programs for 3 sequences and 2 value heads of 72 columns"
+    expect(seen.programs >= 6, told, why=ONE)
+    expect(seen.programs <= 6 * 9, told, why=BLOCKS)
     _, seen = run(part, tokens, pool, [], [], [])
     expect_equal(seen.programs, 0, "programs for no sequence", why=ONE)
+    with counting() as counted:
+        run(part, tokens, pool, lens, [0, 1, 2], [False] * 3)
+    reads = ", ".join(dict.fromkeys(counted.reads))
+    expect(not reads, f"delta_decode makes the host wait for the device: {reads}", why=ON_DEVICE)
 
 
 @task("22.6")

@@ -181,13 +181,14 @@ class ShortConv(Protocol):
 
         x: [T, channels]. weight: [channels, width], width at least 2. bias: [channels]. tails: [n,
         channels, width - 1], the inputs before a sequence's first token, the newest last; float32, or
-        float64 where x is. starts: [n + 1] int32, where each sequence's tokens start; it may have none,
-        and then its tail stays as it was. silu: whether SiLU follows.
+        float64 where x is. x, weight and bias may be narrower, and are widened to that. starts: [n + 1]
+        int32, where each sequence's tokens start; it may have none, and then its tail stays as it was.
+        silu: whether SiLU follows.
 
         Returns (out [T, channels] of x's dtype, tails of the same shape and dtype as the given, which
-        are left as they are). Sums have the dtype of tails. Rows of x from starts[n] on belong to no
-        sequence: there out is 0. Nothing is read back from the device, and the number of operations
-        depends on the width alone.
+        are left as they are). The sum, then the bias, then SiLU, all in the dtype of tails; x's dtype
+        comes last. Rows of x from starts[n] on belong to no sequence: there out is 0. Nothing
+        is read back from the device, and the number of operations depends on the width alone.
         """
         ...
 
@@ -219,7 +220,7 @@ class DeltaStep(Protocol):
 
         Returns (out [n, v_heads, d_v], states behind the token), both of the dtype of states, in which
         all is computed. The given states may be overwritten; nothing else may. The number of operations
-        does not depend on n.
+        does not depend on n, nor on the heads.
         """
         ...
 
@@ -241,7 +242,8 @@ class DeltaChunk(Protocol):
         As for a step, with [n, C, ...] for [n, ...]: out is [n, C, v_heads, d_v], and states are those
         behind the last token. Tokens of zeros leave the state as it is: a chunk that a sequence does not
         fill has them at its end. log_decay is 0 at most, and may be so low that nothing is left. The
-        number of operations does not depend on C.
+        number of operations does not depend on n, on C, nor on the heads. Nothing is read back from the
+        device; `torch.linalg.solve` does, to see whether there is a solution.
         """
         ...
 
@@ -264,7 +266,8 @@ class StatePool(Protocol):
     [num_slots, *shape], zeros at first. A slot is a sequence's, for as long as it runs, or holds a copy.
 
     layers: [layer][tensor]. No two share a number. What a tensor holds of one slot is contiguous, and
-    begins at a multiple of 16 bytes.
+    begins at a multiple of 16 numbers: each tensor's length is rounded up to a multiple, the last one's
+    too, and no further.
     """
 
     @property
@@ -279,7 +282,8 @@ class StatePool(Protocol):
     def copy(self, sources: "Tensor", targets: "Tensor") -> None:
         """Slots [n] to slots [n] int64, of which no two targets are alike: all that a slot holds, of
         every layer. All sources are read before a target is written. How many operations that takes
-        depends on the dtypes, and not on how many layers or slots there are."""
+        depends on the dtypes, and not on how many layers or slots there are. What other slots hold is
+        neither copied nor written."""
         ...
 
 
@@ -291,7 +295,7 @@ class ReadStates(Protocol):
     ) -> "Tensor":
         """A copy of the slots [n] int64 of a pool's tensor, [n, ...] in float32, or in float64 where
         dtype is that. Zeros where is_fresh [n] says that a sequence begins: what its slot holds is of
-        another one, and may be NaN."""
+        another one, and may be NaN. What other slots hold is neither copied nor converted."""
         ...
 
 
@@ -341,8 +345,9 @@ class Checkpoints(Protocol):
     def save(self, request: "Request", block: int, depth: int) -> int | None:
         """A slot for the state behind a request's block, its `depth`th; None if there is none to be had.
 
-        What was pending behind that block is dropped. The others are no more than count // 2. If no slot
-        is free, the least recently used of the tree's gives way; being filed and `use` are uses.
+        What was pending behind that block is dropped. At most count // 2 states are pending, the new one
+        included, even if slots are free; otherwise None. If no slot is free, the least recently used of
+        the tree's gives way; being filed and `use` are uses.
         """
         ...
 
@@ -359,7 +364,8 @@ class Checkpoints(Protocol):
         the same tokens, which were there before.
 
         What is pending behind mine[i] is filed behind path[i] if it is of depth i + 1. If there is a
-        state behind path[i], its own slot is free again.
+        state behind path[i], that one stays, which is no use of it, and the pending one's slot is free
+        again. Whether the request still runs is not asked: `sweep` has been called before.
         """
         ...
 
@@ -423,6 +429,9 @@ class DeltaDecode(Protocol):
         fresh sequence's slot is not read. Of q, k and v rows and heads may be anywhere, of log_decay and
         beta rows. A state is read once and written once, however many tokens there are. Arithmetic is
         float32. The lengths are those of `batch.starts`: `batch.lens` are bounds.
+
+        One launch, whose programs have 8 columns of a state or more. Nothing is read back from the
+        device; no copies of q, k, v.
         """
         ...
 
