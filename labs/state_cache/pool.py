@@ -12,7 +12,7 @@ from yaie.core.contracts.states import StateLayerSpec, StateTensor
 from yaie.system.lazy_zeros import zeros
 
 ALIGNED = 16
-"""Numbers: each tensor's length is rounded up to a multiple, so that each begins at one."""
+"""Numbers: each tensor's length is rounded up to a multiple, and the next one begins there."""
 
 
 # ANCHOR: pool

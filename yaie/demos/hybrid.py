@@ -58,7 +58,7 @@ def tiny_hybrid(folder: Path, kinds: str = "ddda", vocab: int | None = None) -> 
 
 
 def _weights(kinds: str, vocab: int) -> Iterator[tuple[str, Tensor]]:
-    """Spread widely, so that the best token leads; decays are weak, so that states remember."""
+    """The spread is wide, and the best token leads by far. Decays are weak, and states remember."""
     generator = torch.Generator().manual_seed(SEED)
 
     def some(*shape: int, scale: float = 0.25, around: float = 0.0) -> Tensor:

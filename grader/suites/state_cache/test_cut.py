@@ -1,4 +1,4 @@
-"""Task 22.5: where a share of a prompt ends, so that its state can be kept."""
+"""Task 22.5: a share of a prompt is cut where its state can be kept."""
 
 from types import ModuleType
 from typing import Any

@@ -29,7 +29,7 @@ OWN = (
     "Each layer has numbers of its own in each slot, as each layer has keys and values of its own."
 )
 PIECE = (
-    "A slot's tensors lie packed, each from a multiple of 16 numbers on, so that kernels read them "
+    "A slot's tensors are packed, and each begins at a multiple of 16 numbers: kernels then read them "
     "with wide loads."
 )
 WHOLE = "A copy is of all that a slot holds: every tensor of every layer, in each dtype."

@@ -33,8 +33,8 @@ ORDER = (
     "the query reads the state with that in it."
 )
 FRESH = (
-    "What lies in a fresh sequence's slot is another one's, and may be NaN: mask the load, so that it "
-    "gives zeros. 0 times NaN is NaN."
+    "A fresh sequence's slot still holds another sequence's state, which may be NaN: mask the load, "
+    "and it gives zeros. 0 times NaN is NaN."
 )
 OTHERS = (
     "A sequence without tokens, and one of more than `most`, is not this kernel's: its programs end "

@@ -389,7 +389,7 @@ class CutShare(Protocol):
         wanted: "Sequence[int]",
         least: int | None,
     ) -> tuple[int, int]:
-        """Where a share of a prompt is to end so that its state can be kept.
+        """Where a share of a prompt has to end for its state to be kept.
 
         A state is that behind the last token computed: it can be kept at the end of a step alone, and
         serves a prefix of whole blocks alone. The share has the tokens from start to start + num_tokens.

@@ -114,7 +114,7 @@ class CheckpointStage:
         return wanted[1:]
 
     def _keep(self, item: ScheduledRequest, moves: Moves) -> None:
-        """Cut a share so that it ends where its state is kept, if it reaches such a place."""
+        """Cut a share at the place where its state is kept, if it reaches one."""
         course = self._courses[item.request]
         if item.num_tokens == 1 and item.samples:
             self._keep_decoded(item, course, moves)
