@@ -15,6 +15,7 @@ from yaie.backends.states.library import (
     ShortConv,
     StatesLibrary,
 )
+from yaie.backends.states.strides import side_by_side
 from yaie.backends.states.torch import TorchStateOps
 from yaie.core.contracts.states import StateBatch
 
@@ -45,8 +46,8 @@ class CpuStateOps(TorchStateOps):
         same = (x, weight, pool) if bias is None else (x, weight, bias, pool)
         if not _takes(same, pool) or weight.shape[1] not in WIDTHS:
             return super().short_conv(x, weight, bias, pool, batch, silu)
-        x, weight = _side_by_side(x), weight.contiguous()
-        bias = None if bias is None else _side_by_side(bias)
+        x, weight = side_by_side(x), weight.contiguous()
+        bias = None if bias is None else side_by_side(bias)
         out = torch.empty(x.shape, dtype=x.dtype)
         call = ShortConv(
             _batch(batch), out.data_ptr(), x.data_ptr(), weight.data_ptr(), _address(bias),
@@ -67,7 +68,7 @@ class CpuStateOps(TorchStateOps):
     ) -> Tensor:
         if not _takes((q, k, v), pool, log_decay, beta, pool):
             return super().gated_delta_rule(q, k, v, log_decay, beta, pool, batch)
-        q, k, v, log_decay, beta = map(_side_by_side, (q, k, v, log_decay, beta))
+        q, k, v, log_decay, beta = map(side_by_side, (q, k, v, log_decay, beta))
         out = torch.empty(v.shape, dtype=v.dtype)
         call = DeltaRule(
             _batch(batch), *(one.data_ptr() for one in (out, q, k, v, log_decay, beta, pool)),
@@ -90,8 +91,8 @@ class CpuStateOps(TorchStateOps):
     ) -> Tensor:
         if not _takes((x, b, c), pool, dt, a, pool, *(() if d is None else (d,))):
             return super().selective_scan(x, dt, a, b, c, d, pool, batch)
-        x, dt, a, b, c = map(_side_by_side, (x, dt, a, b, c))
-        d = None if d is None else _side_by_side(d)
+        x, dt, a, b, c = map(side_by_side, (x, dt, a, b, c))
+        d = None if d is None else side_by_side(d)
         out = torch.empty(x.shape, dtype=x.dtype)
         call = SelectiveScan(
             _batch(batch), *(one.data_ptr() for one in (out, x, b, c, dt, a)), _address(d),
@@ -113,7 +114,7 @@ class CpuStateOps(TorchStateOps):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         if not _alike((q, k, a, b), log_a, dt_bias):
             return super().delta_inputs(q, k, a, b, log_a, dt_bias, eps)
-        q, k, a, b, log_a, dt_bias = map(_side_by_side, (q, k, a, b, log_a, dt_bias))
+        q, k, a, b, log_a, dt_bias = map(side_by_side, (q, k, a, b, log_a, dt_bias))
         units = torch.empty(q.shape, dtype=q.dtype), torch.empty(k.shape, dtype=k.dtype)
         log_decay, beta = (torch.empty(one.shape, dtype=torch.float32) for one in (a, b))
         given = *units, log_decay, beta, q, k, a, b, log_a, dt_bias
@@ -131,7 +132,7 @@ class CpuStateOps(TorchStateOps):
     ) -> Tensor:
         if not _alike((x, gate, weight)):
             return super().gated_norm(x, gate, weight, eps, gate_first)
-        x, gate, weight = map(_side_by_side, (x, gate, weight))
+        x, gate, weight = map(side_by_side, (x, gate, weight))
         out = torch.empty(x.shape, dtype=x.dtype)
         call = GatedNorm(
             *(one.data_ptr() for one in (out, x, gate, weight)), *x.stride()[:2],
@@ -166,11 +167,6 @@ def _batch(batch: StateBatch) -> Batch:
     assert all(one.is_contiguous() for one in (starts, slots, is_fresh))
     addresses = starts.data_ptr(), slots.data_ptr(), is_fresh.data_ptr()
     return Batch(*addresses, len(slots), torch.get_num_threads())
-
-
-def _side_by_side(one: Tensor) -> Tensor:
-    """With the numbers of a row, or of a head, next to each other; heads and rows may lie anywhere."""
-    return one if one.stride(-1) == 1 else one.contiguous()
 
 
 def _cleared(out: Tensor, batch: StateBatch) -> Tensor:

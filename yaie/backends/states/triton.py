@@ -11,6 +11,7 @@ from yaie.backends.states.kernels.conv import conv_chunks_kernel, conv_tails_ker
 from yaie.backends.states.kernels.delta import delta_chunks_kernel, delta_prepare_kernel
 from yaie.backends.states.kernels.scan import scan_chunks_kernel, scan_step_kernel
 from yaie.backends.states.kernels.tiles import CHUNK, FEW, clear_behind_kernel
+from yaie.backends.states.strides import side_by_side
 from yaie.core.contracts.states import DeltaDecode, StateBatch
 
 
@@ -62,8 +63,8 @@ class TritonStateOps:
         batch: StateBatch,
         silu: bool = False,
     ) -> Tensor:
-        x, weight = _side_by_side(x), weight.contiguous()
-        bias = None if bias is None else _side_by_side(bias)
+        x, weight = side_by_side(x), weight.contiguous()
+        bias = None if bias is None else side_by_side(bias)
         num_tokens, channels = x.shape
         width, n = weight.shape[1], len(batch.lens)
         _check(pool)
@@ -94,7 +95,7 @@ class TritonStateOps:
         pool: Tensor,
         batch: StateBatch,
     ) -> Tensor:
-        q, k, v, log_decay, beta = map(_side_by_side, (q, k, v, log_decay, beta))
+        q, k, v, log_decay, beta = map(side_by_side, (q, k, v, log_decay, beta))
         (num_tokens, heads, d_k), (_, v_heads, d_v) = k.shape, v.shape
         _check(pool, d_k, d_v)
         n = len(batch.lens)
@@ -143,8 +144,8 @@ class TritonStateOps:
         pool: Tensor,
         batch: StateBatch,
     ) -> Tensor:
-        x, dt, a, b, c = map(_side_by_side, (x, dt, a, b, c))
-        d = None if d is None else _side_by_side(d)
+        x, dt, a, b, c = map(side_by_side, (x, dt, a, b, c))
+        d = None if d is None else side_by_side(d)
         (num_tokens, heads, p), (_, groups, n_state) = x.shape, b.shape
         _check(pool, p, n_state)
         n = len(batch.lens)
@@ -180,7 +181,7 @@ class TritonStateOps:
         dt_bias: Tensor,
         eps: float = 1e-6,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        q, k, a, b, log_a, dt_bias = map(_side_by_side, (q, k, a, b, log_a, dt_bias))
+        q, k, a, b, log_a, dt_bias = map(side_by_side, (q, k, a, b, log_a, dt_bias))
         num_tokens, heads, d = q.shape
         v_heads, block_d = a.shape[1], triton.next_power_of_2(d)
         q_out, k_out = (torch.empty(q.shape, dtype=q.dtype, device=q.device) for _ in range(2))
@@ -200,7 +201,7 @@ class TritonStateOps:
     def gated_norm(
         self, x: Tensor, gate: Tensor, weight: Tensor, eps: float, gate_first: bool = False
     ) -> Tensor:
-        x, gate, weight = map(_side_by_side, (x, gate, weight))
+        x, gate, weight = map(side_by_side, (x, gate, weight))
         num_tokens, rows, d = x.shape
         block_d = triton.next_power_of_2(d)
         tile = min(max(1, AROUND_CELLS // block_d), triton.next_power_of_2(rows))
@@ -220,11 +221,6 @@ def _all_single(batch: StateBatch, num_tokens: int) -> bool:
 
 def _tile(side: int) -> int:
     return max(LEAST_SIDE, triton.next_power_of_2(side))
-
-
-def _side_by_side(one: Tensor) -> Tensor:
-    """With the numbers of a row, or of a head, next to each other; heads and rows may lie anywhere."""
-    return one if one.stride(-1) == 1 else one.contiguous()
 
 
 def _check(pool: Tensor, *sides: int) -> None:
