@@ -8,7 +8,7 @@ from grader.kit import expect_equal, note, start_script, task
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import expect_results_stand
 from grader.kit.storage import expect_nothing_is_kept
-from grader.suites.cuda_graphs.bench import Bench, alone, lent
+from grader.suites.cuda_graphs.bench import Bench, alone, lent, memory_of
 from grader.suites.cuda_graphs.loops import LoopBench
 from grader.suites.cuda_graphs.machine import Machine
 from grader.suites.cuda_graphs.still import StillDevice, StillEngine, StillStep
@@ -58,6 +58,26 @@ def test_steps_leave_nothing_behind(part: Any) -> None:
         part.place(parts.slots, one, 1, 2, -1)
 
     expect_keeps_nothing(call, "fill and place")
+
+
+@task("17.3")
+def test_padded_steps_leave_nothing_behind(part: Any) -> None:
+    """A padded step keeps nothing of the steps that it has computed."""
+    machine, size = Machine(), Size(2, 4, 1)
+    decodes, mixed = (part.PaddedStep(one, machine, memory_of(one)) for one in (Size(2), size))
+    for padded, step in (
+        (decodes, step_of([(4, 3, 1), (5, 2, 1)])),
+        (mixed, step_of([(4, 3, 1), (5, 0, 3)])),
+    ):
+        parts = reference.parts_of(padded.inputs.numpy(), padded.size)
+        reference.fill(parts, padded.size, step, machine)
+    note(f"a PaddedStep of {Size(2)} and one of {size}")
+    expect_nothing_is_kept(
+        {
+            "forward and draw": lambda: decodes.draw(decodes.forward()),
+            "forward, with a chunk,": lambda: mixed.forward(),
+        }
+    )
 
 
 @task("17.4")
