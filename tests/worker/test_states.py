@@ -1,5 +1,7 @@
-"""Slots of states in a worker: laid out apart, begun anew, copied, and left alone by rows of padding."""
+"""Slots of states in a worker: laid out apart, begun anew, copied, left alone by rows of padding and by
+drafts that were wrong."""
 
+import random
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ from solutions.speculative import accepted
 from solutions.state_cache import StatePool
 from solutions.transformer_ops import TransformerOps
 from tests.worker.rig import BLOCK, CPU, GREEDY, MAX_BLOCKS, MAX_LEN, NUM_SEATS, VOCAB, Rig
+from tests.worker.test_drafts import GUESSES, Guess
 from tests.worker.test_padded import BoundedAttention
 from yaie.backends.states.naive import NaiveStateOps
 from yaie.core.batch import KVLayerSpec
@@ -167,6 +170,59 @@ def test_every_request_draws_what_it_draws_alone(sizes: list[int] | None) -> Non
         for one in layer:
             assert one[others].isnan().all()
             assert not one[list(rig.requests)].isnan().any()
+
+
+@pytest.mark.parametrize("guess", GUESSES.values(), ids=GUESSES)
+@pytest.mark.parametrize("sizes", [None, [NUM_SEATS]], ids=["as they are", "padded"])
+def test_a_wrong_draft_leaves_no_trace_in_a_state(guess: Guess, sizes: list[int] | None) -> None:
+    """Behind a prompt or a token, a first one too, beside others without drafts, in a used seat."""
+    worker, rng = make_worker(), random.Random(0)
+    if sizes is not None:
+        every = sizes_of(sizes, sizes, [16, 64])
+        machine = worker.padded_machine()
+        worker.runner = GraphRunner(machine, device_for(CPU), every, records=False)
+    for one in worker.states.layers[0]:
+        one.fill_(float("nan"))
+    prompts = {0: [3, 4, 5, 6, 7], 1: [9], 3: [8, 2]}
+    true = {seat: alone(prompt, 30) for seat, prompt in prompts.items()}
+    rig = Rig(worker)
+
+    def guessed(*seats: int) -> dict[int, list[int]]:
+        return {
+            seat: guess(true[seat][len(rig.output(seat)) if seat in rig.requests else 0 :], rng)
+            for seat in seats
+        }
+
+    rig.step(enter={seat: request(prompts[seat]) for seat in prompts}, drafts=guessed(0, 1))
+    for seats in ((0, 1, 3), (1,), (), (3,), (0, 3)):
+        rig.step(drafts=guessed(*seats))
+    expect_tokens(rig)
+    plain = make_worker()
+    for layer in plain.states.layers:
+        for one in layer:
+            one.fill_(float("nan"))
+    again = Rig(plain)
+    for seat, one in rig.requests.items():  # what is computed of each, at once and without drafts
+        again.step(seat, enter={seat: request(one.token_ids[:-1])})
+    for drafted, wanted in zip(worker.states.layers[0], plain.states.layers[0], strict=True):
+        for seat in prompts:
+            torch.testing.assert_close(drafted[seat], wanted[seat], rtol=0, atol=1e-12)
+        rest = [slot for slot in range(worker.batch.nobody) if slot not in prompts]
+        assert drafted[rest].isnan().all()
+
+
+def test_a_step_that_fails_leaves_states_as_they_were() -> None:
+    rig = Rig(make_worker())
+    rig.step(enter={0: request([3, 4, 5])})
+    worker = rig.worker
+    assert isinstance(worker, StatefulWorker)
+    before = [one.clone() for one in worker.states.layers[0]]
+    step = rig.plan(drafts={0: [1, 2, 3]})
+    logits = worker.adapter.logits
+    worker.adapter.logits = lambda hidden: logits(hidden).fill_(float("nan"))  # type: ignore[method-assign]
+    assert worker.execute(step).result().corrupted == [0]
+    for one, own in zip(before, worker.states.layers[0], strict=True):
+        assert torch.equal(one[0], own[0])
 
 
 def test_a_model_with_states_says_that_it_lacks_them() -> None:

@@ -54,8 +54,8 @@ def load_draft_model(
     loader = ModelLoader(own)
     if loader.keeps_states:
         raise ConfigError(
-            f"draft_model {name} keeps states beside keys and values, out of which no rejected draft "
-            "can be taken back: give a model that attends in every layer",
+            f"draft_model {name} keeps states beside keys and values, and what drafts has no place for "
+            "them as yet: give a model that attends in every layer",
             param="draft_model",
         )
     if loader.max_length > length:

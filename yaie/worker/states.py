@@ -7,7 +7,8 @@ has been carried out by then. Rows of padding have the slot of the seat that no 
 are slots for copies, which control gives out (`yaie.engine.states`).
 
 Keys and values may be computed twice, at the same place; a state may not, since the second time it
-would begin from the state after these tokens.
+would begin from the state after these tokens. So those of a sequence with drafts wait until it is known
+which tokens count (`unsettled.py`).
 """
 
 from collections.abc import Callable
@@ -23,12 +24,13 @@ from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import Attend
 from yaie.core.contracts.graphs import GraphRunner
 from yaie.core.contracts.states import StateBatch, StateOps, StatePool, StepStates
-from yaie.core.step import Ints, StepInput
+from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.layout import lay_out
 from yaie.worker.padded import PaddedMachine
 from yaie.worker.row_order import RowOrder
 from yaie.worker.transfer import on_device, to_device
+from yaie.worker.unsettled import UnsettledStates
 from yaie.worker.worker import Begun, Worker
 
 
@@ -74,6 +76,7 @@ class StatefulWorker(Worker):
         self.batch.tables = torch.cat([tables, seats[:, None]], dim=1)
         num_slots = len(tables) + num_checkpoints
         self.states = make_pool(adapter.state_layers, num_slots, self.device)
+        self._unsettled: UnsettledStates | None = None  # of the step under way
 
     def step_states(self, batch: StateBatch) -> StepStates:
         """What the layers with a state are given for these sequences."""
@@ -84,6 +87,9 @@ class StatefulWorker(Worker):
         self.batch.extend_tables(step)
         token_ids, batch = lay_out(step, self.batch, self.pool)
         states = self.step_states(self._state_batch(step, batch))
+        if len(step.drafts):
+            self._unsettled = UnsettledStates(self._ops, step, states.batch)
+            states = replace(states, ops=self._unsettled)
         attend = attend_through(self.attention, self.attention.plan(batch))
         self.before_forward()
         self._resume(step)
@@ -92,11 +98,23 @@ class StatefulWorker(Worker):
         return hidden
 
     def _replay(self, step: StepInput, runner: GraphRunner) -> tuple[Begun, RowOrder | None]:
-        """See Worker."""
+        """See Worker. With drafts launch by launch: a graph keeps nothing of its tokens."""
+        if len(step.drafts):
+            return self.begin(step, self.forward(step)), None
         self._resume(step)
         begun = super()._replay(step, runner)
         self._keep(step)
         return begun
+
+    def collect(self, begun: Begun) -> StepResult:
+        """See Worker. States of sequences with drafts move on."""
+        unsettled, self._unsettled = self._unsettled, None
+        result = super().collect(begun)
+        if unsettled is not None and begun.rows is not None:
+            sampling = np.flatnonzero(begun.step.samples).tolist()
+            gained = dict(zip(sampling, map(len, result.token_ids), strict=True))
+            unsettled.settle([gained[row] for row in unsettled.drafted.tolist()])
+        return result
 
     def padded_machine(self) -> PaddedMachine:
         """See Worker."""

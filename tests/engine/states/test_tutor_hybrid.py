@@ -11,7 +11,7 @@ from tests.engine.exact import assert_empty
 from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EMBEDDED
 from yaie.core.request import Request
-from yaie.models.tutor import HYBRID_PATH
+from yaie.models.tutor import HYBRID_PATH, TUTOR_DIR
 
 NAME = EMBEDDED[1]
 SYSTEM = "You are the tutor of a workbook about inference engines. Answer briefly. " * 4
@@ -86,6 +86,22 @@ def test_tokens_are_those_of_transformers(
     assert (preempted > 0) == ("watermark" in settings)
     assert_empty(other)
     other.close()
+
+
+def test_the_tutors_draft_model_spares_most_steps(
+    engine: LLMEngine, expected: list[list[int]]
+) -> None:
+    """It was taught the same answers, on the same vocabulary."""
+    small = str(TUTOR_DIR / "draft")
+    drafting = LLMEngine(
+        **SMALL, num_blocks=512, speculate="draft", draft_model=small, num_drafts=4
+    )
+    requests = answers(drafting, [engine.encode_chat(talk) for talk in TALKS])
+    assert [list(request.output_token_ids) for request in requests] == expected
+    stats = drafting.stats()
+    assert stats["accepted_draft_tokens"] > 0.5 * stats["draft_tokens"] > 100
+    assert stats["steps"] < 0.5 * max(map(len, expected))
+    drafting.close()
 
 
 def test_the_second_turn_of_a_chat_goes_on_from_a_checkpoint(engine: LLMEngine) -> None:
