@@ -173,12 +173,17 @@ def test_every_request_draws_what_it_draws_alone(sizes: list[int] | None) -> Non
 
 
 @pytest.mark.parametrize("guess", GUESSES.values(), ids=GUESSES)
-@pytest.mark.parametrize("sizes", [None, [NUM_SEATS]], ids=["as they are", "padded"])
-def test_a_wrong_draft_leaves_no_trace_in_a_state(guess: Guess, sizes: list[int] | None) -> None:
-    """Behind a prompt or a token, a first one too, beside others without drafts, in a used seat."""
-    worker, rng = make_worker(), random.Random(0)
-    if sizes is not None:
-        every = sizes_of(sizes, sizes, [16, 64])
+@pytest.mark.parametrize("how", ["as they are", "padded", "padded, but not for drafts", "mixed"])
+def test_a_wrong_draft_leaves_no_trace_in_a_state(
+    guess: Guess, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a prompt or a token, a first one too, beside others without drafts, in a used seat. mixed:
+    steps of many tokens are not padded."""
+    worker, rng = make_worker(replays_drafts=how in ("padded", "mixed")), random.Random(0)
+    if how == "mixed":
+        monkeypatch.setattr("yaie.worker.states.MOST_REPLAYED", 4)
+    if how != "as they are":
+        every = sizes_of([NUM_SEATS], [0, 2, NUM_SEATS], [2, 4, 16, 64])
         machine = worker.padded_machine()
         worker.runner = GraphRunner(machine, device_for(CPU), every, records=False)
     for one in worker.states.layers[0]:

@@ -222,6 +222,7 @@ def _bare_worker(
             state_ops=make_state_ops(backend.name, backend.parts),
             make_pool=backend.parts["state_cache"].StatePool,
             num_checkpoints=sizes.num_checkpoints,
+            replays_drafts=config.speculate != "off",
         )
     worker = kind(
         adapter,

@@ -10,10 +10,11 @@ Projections, attention and feed-forward layers are computed once. Until then a s
 the step, whatever becomes of that.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from yaie.core.contracts.states import StateBatch, StateOps
@@ -24,23 +25,23 @@ Compute = Callable[..., Tensor]
 
 
 class UnsettledStates:
-    """See `StateOps`, for the layers of one step. Sequences without drafts are computed as they are."""
+    """See `StateOps`, for the layers of one step."""
 
-    def __init__(self, ops: StateOps, step: StepInput, batch: StateBatch) -> None:
-        """batch: that of the step, on the device."""
-        device = batch.slots.device
+    def __init__(self, ops: StateOps, slots: Tensor, back: Tensor) -> None:
+        """slots: [m] int64, whose states are kept from before the step, and put to the slots `back`."""
         self.delta_inputs, self.gated_norm = ops.delta_inputs, ops.gated_norm
         self._ops = ops
-        self.drafted = np.flatnonzero(step.num_drafts)
-        """[m] the rows of the step that have drafts."""
-        self._num_tokens = step.num_tokens[self.drafted].astype(np.int64)
-        self._num_drafts = step.num_drafts[self.drafted].astype(np.int64)
-        ends = np.cumsum(step.num_tokens, dtype=np.int64)[self.drafted]
-        index = on_device(self.drafted, device)
-        self._slots = batch.slots.index_select(0, index)
-        self._is_fresh = batch.is_fresh.index_select(0, index)
-        self._tokens = on_device(runs(ends - self._num_tokens, self._num_tokens), device)
+        self._slots = slots
+        self._back = back
         self._kept: list[tuple[Compute, list[Tensor]]] = []
+
+    @abstractmethod
+    def _rows(self, one: Tensor) -> Tensor:
+        """Of a tensor of a row a token, the rows that are kept: all of some sequences."""
+
+    @abstractmethod
+    def _are_kept(self, step: StepInput) -> NDArray[np.bool_]:
+        """[n] whether the rows of a sequence are."""
 
     def short_conv(
         self,
@@ -96,35 +97,75 @@ class UnsettledStates:
         return self._both(compute, pool, batch, x, dt, b, c)
 
     def _both(self, compute: Compute, pool: Tensor, batch: StateBatch, *tokens: Tensor) -> Tensor:
-        """Compute for now, and keep what computes it again. tokens: tensors of a row a token."""
+        """Compute for now, and keep what computes it again."""
         before = pool.index_select(0, self._slots)
         out = compute(*tokens, batch)
-        pool.index_copy_(0, self._slots, before)
-        self._kept.append((compute, [one.index_select(0, self._tokens) for one in tokens]))
+        pool.index_copy_(0, self._back, before)
+        self._kept.append((compute, [self._rows(one) for one in tokens]))
         return out
 
-    def settle(self, num_gained: Sequence[int]) -> None:
-        """Each row of `drafted` has gained so many tokens [m]. One that gained none has failed, and its
-        state stays as it was."""
-        gained = np.array(num_gained, dtype=np.int64)
-        held: Ints = np.where(gained > 0, self._num_tokens - self._num_drafts + gained - 1, 0)
-        which = np.flatnonzero(held)
-        if not len(which):
+    def settle(self, step: StepInput, gained: Sequence[Sequence[int]]) -> None:
+        """gained: what each row of the step that samples has drawn. One with drafts that has drawn
+        nothing has failed, and its state stays as it was."""
+        drafted = np.flatnonzero(step.num_drafts)
+        places = (np.cumsum(step.samples) - 1)[drafted].tolist()
+        counts = np.array([len(gained[place]) for place in places])
+        count_of_wrong = 1 + step.num_drafts[drafted] - counts
+        rows, wrong = drafted[counts > 0], count_of_wrong[counts > 0]
+        if not len(rows):
             return
-        begins = (np.cumsum(self._num_tokens) - self._num_tokens)[which]
-        lens, device = held[which], self._slots.device
-        index, tokens = (on_device(one, device) for one in (which, runs(begins, lens)))
+        lens = np.where(self._are_kept(step), step.num_tokens, 0).astype(np.int64)
+        begins = (np.cumsum(lens) - lens)[rows]
+        held, device = lens[rows] - wrong, self._slots.device
+        tokens = on_device(_runs(begins, held), device)
         batch = StateBatch(
-            lens=lens.tolist(),
-            starts=on_device(np.concatenate(([0], np.cumsum(lens))).astype(np.int32), device),
-            slots=self._slots.index_select(0, index),
-            is_fresh=self._is_fresh.index_select(0, index),
+            lens=held.tolist(),
+            starts=on_device(np.concatenate(([0], np.cumsum(held))).astype(np.int32), device),
+            slots=on_device(step.seats[rows].astype(np.int64), device),
+            is_fresh=on_device(step.starts[rows] == 0, device),
         )
         for compute, kept in self._kept:
             compute(*(one.index_select(0, tokens) for one in kept), batch)
 
 
-def runs(begins: Ints, lens: Ints) -> Ints:
+class UnsettledStep(UnsettledStates):
+    """Of a step that is launched as it is: of the sequences with drafts alone."""
+
+    def __init__(self, ops: StateOps, step: StepInput, batch: StateBatch) -> None:
+        """batch: the step's."""
+        drafted, device = np.flatnonzero(step.num_drafts), batch.slots.device
+        slots = batch.slots.index_select(0, on_device(drafted, device))
+        super().__init__(ops, slots, slots)
+        lens = step.num_tokens[drafted].astype(np.int64)
+        ends = np.cumsum(step.num_tokens, dtype=np.int64)[drafted]
+        self._tokens = on_device(_runs(ends - lens, lens), device)
+
+    def _rows(self, one: Tensor) -> Tensor:
+        return one.index_select(0, self._tokens)
+
+    def _are_kept(self, step: StepInput) -> NDArray[np.bool_]:
+        return step.num_drafts > 0
+
+
+class UnsettledChunks(UnsettledStates):
+    """Of a step that may be replayed: of all chunks, where they lie. Not kept from being used again is
+    what another replay writes there: settle first."""
+
+    def __init__(self, ops: StateOps, batch: StateBatch, back: Tensor, num_decodes: int) -> None:
+        """back: [n] the slots of sequences with drafts, and otherwise that of nobody. num_decodes: rows
+        and sequences before the chunks."""
+        super().__init__(ops, batch.slots[num_decodes:], back[num_decodes:])
+        self._num_decodes = num_decodes
+
+    def _rows(self, one: Tensor) -> Tensor:
+        return one[self._num_decodes :]
+
+    def _are_kept(self, step: StepInput) -> NDArray[np.bool_]:
+        kept: NDArray[np.bool_] = np.arange(len(step.seats)) >= step.num_decodes
+        return kept
+
+
+def _runs(begins: Ints, lens: Ints) -> Ints:
     """The numbers from each of `begins` on, as many as `lens` says, behind each other."""
     ends = np.cumsum(lens)
     numbers: Ints = np.arange(ends[-1]) + np.repeat(begins - (ends - lens), lens)
