@@ -2,7 +2,7 @@
 drafts that were wrong."""
 
 import random
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,7 +66,12 @@ class SumsAdapter(ModelAdapter):
 
 def alone(tokens: list[int], count: int) -> list[int]:
     """The next tokens of a text, each computed from its first token on."""
-    adapter, found = SumsAdapter(), list(tokens)
+    return _alone(tuple(tokens), count)
+
+
+@cache
+def _alone(tokens: tuple[int, ...], count: int) -> list[int]:
+    adapter, found = SumsAdapter(), [*tokens]
     for _ in range(count):
         pool = StatePool(adapter.state_layers, 1, CPU)
         batch = StateBatch(
@@ -188,7 +193,7 @@ def test_a_wrong_draft_leaves_no_trace_in_a_state(
         worker.runner = GraphRunner(machine, device_for(CPU), every, records=False)
     for one in worker.states.layers[0]:
         one.fill_(float("nan"))
-    prompts = {0: [3, 4, 5, 6, 7], 1: [9], 3: [8, 2]}
+    prompts = {0: [3, 4, 5, 6, 7], 1: [9], 3: [8, 2], 4: [5, 6, 2, 2]}
     true = {seat: alone(prompt, 30) for seat, prompt in prompts.items()}
     rig = Rig(worker)
 
@@ -198,9 +203,13 @@ def test_a_wrong_draft_leaves_no_trace_in_a_state(
             for seat in seats
         }
 
-    rig.step(enter={seat: request(prompts[seat]) for seat in prompts}, drafts=guessed(0, 1))
+    rig.step(enter={seat: request(prompts[seat]) for seat in (0, 1, 3)}, drafts=guessed(0, 1))
     for seats in ((0, 1, 3), (1,), (), (3,), (0, 3)):
         rig.step(drafts=guessed(*seats))
+    rig.step(4, 0, 1, 3, enter={4: request(prompts[4])}, drafts=guessed(0, 3))
+    rig.step(drafts=guessed(1, 4))
+    rig.step(0, 1, enter={1: request([7, 7, 1])})  # a prompt in a seat that had drafts
+    rig.step(drafts=guessed(0, 3))
     expect_tokens(rig)
     plain = make_worker()
     for layer in plain.states.layers:
