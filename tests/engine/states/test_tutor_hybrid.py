@@ -11,7 +11,7 @@ from tests.engine.exact import assert_empty
 from yaie import LLMEngine, SamplingParams
 from yaie.core.config import EMBEDDED
 from yaie.core.request import Request
-from yaie.models.tutor import HYBRID_PATH, TUTOR_DIR
+from yaie.models.tutor import HYBRID_PATH
 
 NAME = EMBEDDED[1]
 SYSTEM = "You are the tutor of a workbook about inference engines. Answer briefly. " * 4
@@ -92,10 +92,7 @@ def test_the_tutors_draft_model_spares_most_steps(
     engine: LLMEngine, expected: list[list[int]]
 ) -> None:
     """It was taught the same answers, on the same vocabulary."""
-    small = str(TUTOR_DIR / "draft")
-    drafting = LLMEngine(
-        **SMALL, num_blocks=512, speculate="draft", draft_model=small, num_drafts=4
-    )
+    drafting = LLMEngine(**SMALL, num_blocks=512, speculate="draft", num_drafts=4)
     requests = answers(drafting, [engine.encode_chat(talk) for talk in TALKS])
     assert [list(request.output_token_ids) for request in requests] == expected
     stats = drafting.stats()
