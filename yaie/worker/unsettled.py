@@ -10,7 +10,7 @@ Projections, attention and feed-forward layers are computed once. Until then a s
 the step, whatever becomes of that.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from yaie.core.contracts.states import StateBatch, StateOps
-from yaie.core.step import Ints, StepInput
+from yaie.core.step import StepInput
 from yaie.worker.transfer import on_device
 
 Compute = Callable[..., Tensor]
+Longs = NDArray[np.int64]
 
 
-class UnsettledStates:
+class UnsettledStates(ABC):
     """See `StateOps`, for the layers of one step."""
 
     def __init__(self, ops: StateOps, slots: Tensor, back: Tensor) -> None:
@@ -110,13 +111,14 @@ class UnsettledStates:
         drafted = np.flatnonzero(step.num_drafts)
         places = (np.cumsum(step.samples) - 1)[drafted].tolist()
         counts = np.array([len(gained[place]) for place in places])
-        count_of_wrong = 1 + step.num_drafts[drafted] - counts
-        rows, wrong = drafted[counts > 0], count_of_wrong[counts > 0]
+        rows, counts = drafted[counts > 0], counts[counts > 0]
         if not len(rows):
             return
         lens = np.where(self._are_kept(step), step.num_tokens, 0).astype(np.int64)
         begins = (np.cumsum(lens) - lens)[rows]
-        held, device = lens[rows] - wrong, self._slots.device
+        # The token that was gained last has not been computed.
+        held = lens[rows] - step.num_drafts[rows] + counts - 1
+        device = self._slots.device
         tokens = on_device(_runs(begins, held), device)
         batch = StateBatch(
             lens=held.tolist(),
@@ -148,8 +150,7 @@ class UnsettledStep(UnsettledStates):
 
 
 class UnsettledChunks(UnsettledStates):
-    """Of a step that may be replayed: of all chunks, where they lie. Not kept from being used again is
-    what another replay writes there: settle first."""
+    """Of a step that may be replayed: of all chunks, where they lie, until the next replay."""
 
     def __init__(self, ops: StateOps, batch: StateBatch, back: Tensor, num_decodes: int) -> None:
         """back: [n] the slots of sequences with drafts, and otherwise that of nobody. num_decodes: rows
@@ -165,8 +166,8 @@ class UnsettledChunks(UnsettledStates):
         return kept
 
 
-def _runs(begins: Ints, lens: Ints) -> Ints:
+def _runs(begins: Longs, lens: Longs) -> Longs:
     """The numbers from each of `begins` on, as many as `lens` says, behind each other."""
     ends = np.cumsum(lens)
-    numbers: Ints = np.arange(ends[-1]) + np.repeat(begins - (ends - lens), lens)
+    numbers: Longs = np.arange(ends[-1]) + np.repeat(begins - (ends - lens), lens)
     return numbers
