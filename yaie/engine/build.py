@@ -79,7 +79,8 @@ def build(
     encoder = StepEncoder(sizes.num_seats, vocabulary, isolation)
     counters = counters or Counters()
     token_budget = config.step_tokens(model.device.type)
-    takes_back = not model.adapter.state_layers or config.speculate != "off"
+    # States are settled when a step's result is read, before the next step.
+    takes_back = not (model.adapter.state_layers and overlapped)
     room = _room(config, parts, cache, token_budget, model, hooks)
     drafts = Drafts(hooks, room, isolation, counters.verified, takes_back=takes_back)
     if (proposer := _proposer(config, backend, drafting, sizes, isolation)) is not None:

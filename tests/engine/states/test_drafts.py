@@ -211,18 +211,20 @@ def test_drafts_stop_where_a_state_is_kept_for_the_next_turn(
 
 
 @of_one
-def test_what_a_grammar_forces_is_drafted_beside_guesses(case: Case) -> None:
-    """And not without: then nothing holds back what a token brings into a state."""
+def test_what_a_grammar_forces_is_drafted_unless_steps_overlap(case: Case) -> None:
+    """The next step would begin before it is known which tokens the model prefers."""
     wanted = schema({"enum": ["a rather long text that is forced", "b"]})
     answers = []
-    for settings in ({}, DRAFTS):
+    for settings in ({"overlap": "on"}, {}, DRAFTS):
         engine = case.engine(token_budget=16, **settings)
         request = ask(engine, wanted, 0)
         run_all(engine)
         answers.append(request.output_token_ids)
-        engine.machine_parts.follow_grammars()
-        assert engine.machine_parts.drafts.follows_grammars == bool(settings)
-    assert answers[0] == answers[1]
+        follows = "overlap" not in settings
+        assert engine.machine_parts.drafts.follows_grammars == follows
+        assert (engine.stats()["draft_tokens"] > 0) == follows
+        engine.close()
+    assert answers[0] == answers[1] == answers[2]
 
 
 @of_one

@@ -9,13 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.constrained import ask, schema
-from tests.engine.constrained import run as run_all
 from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, assert_empty, outputs, run
 from tests.engine.oracle import last_logits
 from tests.engine.states.cases import GREEDY, finish, interleave, of_each_kind, of_one
 from tests.models.tiny import AMPLIFIED
-from yaie import LLMEngine, SamplingParams
+from yaie import SamplingParams
 from yaie.core.batch import SamplingBatch, StepPlan
 from yaie.core.request import FailureKind
 from yaie.worker.states import StatefulWorker
@@ -146,21 +144,6 @@ def test_what_a_seat_held_before_a_hit_is_not_read(case: Case) -> None:
     again = run(engine, case.prompts)
     assert outputs(again) == case.expected
     assert max(request.num_cached_tokens for request in again) == 96
-
-
-@of_one
-def test_a_grammar_holds_without_drafts_of_what_it_forces(case: Case) -> None:
-    """A forced text may come in other tokens than were drafted, which no state could take back."""
-    engine = case.engine()
-    wanted = schema({"enum": ["a rather long text that is forced", "b"]})
-    request = ask(engine, wanted, 0)
-    run_all(engine)
-    again = LLMEngine(model=str(case.folder), device="cpu", num_blocks=64, token_budget=16)
-    other = ask(again, wanted, 0)
-    run_all(again)
-    assert request.output_token_ids == other.output_token_ids
-    assert engine.machine_parts.follow_grammars() is None
-    assert not engine.machine_parts.drafts.follows_grammars
 
 
 @of_one
