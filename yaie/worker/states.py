@@ -90,9 +90,8 @@ class StatefulWorker(Worker):
         self.has_drafts = torch.zeros(len(tables), dtype=torch.bool, device=self.device)
         self.replayed = torch.zeros((), dtype=torch.int64, device=self.device)
         self._machine: StatefulMachine | None = None
-        self._unsettled: UnsettledStates | None = (
-            None  # of the step under way, if it is not replayed
-        )
+        self._unsettled: UnsettledStates | None = None
+        """Of the step under way, if it is not replayed."""
 
     def step_states(self, batch: StateBatch) -> StepStates:
         """What the layers with a state are given for these sequences."""
