@@ -147,7 +147,7 @@ def test_sampled_and_constrained_ones_equal_those_without(
     same(requests, wanted)
     expect_some_right(engine)
     if POOLS[pool]["num_blocks"] == 11:
-        assert engine.stats()["preemptions"] >= 2
+        assert engine.stats()["preemptions"] >= 1
 
 
 @of_each_kind
