@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from tests.engine.exact import Case, assert_empty, outputs, run
 from tests.engine.mixed import LONG, POOLS, add_all
 from tests.engine.mixed import run as run_mixed
 from tests.engine.states.cases import GREEDY, finish, interleave, of_each_kind, of_one
+from tests.engine.states.test_own_part import FAULTY
+from tests.learner import faults_of, hand_in
 from tests.marks import nightly_but
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
-from yaie.core.request import Request
+from yaie.core.request import FinishReason, Request
 from yaie.core.step import StepInput
 from yaie.engine import build
 from yaie.engine.states.stage import DECODED
@@ -237,3 +240,25 @@ def test_a_draft_model_that_is_mostly_wrong(
     stats = engine.stats()
     assert stats["accepted_draft_tokens"] < 0.5 * stats["draft_tokens"]
     assert_empty(engine)
+
+
+@of_one
+@pytest.mark.usefixtures("guesses")
+def test_a_learners_part_that_fails_when_drafts_are_settled_is_told(
+    case: Case, labs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_in(labs, "state_cache", FAULTY.format(name="short_conv"))
+    engine = case.engine(mine="state_cache", **DRAFTS)
+    assert outputs(run(engine, case.prompts[:8])) == case.expected[:8]
+    assert engine.stats()["accepted_draft_tokens"] > 0
+    settle = UnsettledStates.settle
+
+    def failing(self: UnsettledStates, step: StepInput, gained: Any) -> None:
+        faults_of("state_cache").append(IndexError("boom"))
+        settle(self, step, gained)
+
+    monkeypatch.setattr(UnsettledStates, "settle", failing)
+    [request] = run(engine, case.prompts[:1])
+    assert request.finish_reason is FinishReason.ERROR
+    assert "your part state_cache failed: IndexError: boom" in (request.error or "")
+    engine.close()
