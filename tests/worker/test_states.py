@@ -1,6 +1,8 @@
-"""Slots of states in a worker: laid out apart, begun anew, copied, and left alone by rows of padding."""
+"""Slots of states in a worker: laid out apart, begun anew, copied, left alone by rows of padding and by
+drafts that were wrong."""
 
-from functools import partial
+import random
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from solutions.speculative import accepted
 from solutions.state_cache import StatePool
 from solutions.transformer_ops import TransformerOps
 from tests.worker.rig import BLOCK, CPU, GREEDY, MAX_BLOCKS, MAX_LEN, NUM_SEATS, VOCAB, Rig
+from tests.worker.test_drafts import GUESSES, Guess
 from tests.worker.test_padded import BoundedAttention
 from yaie.backends.states.naive import NaiveStateOps
 from yaie.core.batch import KVLayerSpec
@@ -63,7 +66,12 @@ class SumsAdapter(ModelAdapter):
 
 def alone(tokens: list[int], count: int) -> list[int]:
     """The next tokens of a text, each computed from its first token on."""
-    adapter, found = SumsAdapter(), list(tokens)
+    return _alone(tuple(tokens), count)
+
+
+@cache
+def _alone(tokens: tuple[int, ...], count: int) -> list[int]:
+    adapter, found = SumsAdapter(), [*tokens]
     for _ in range(count):
         pool = StatePool(adapter.state_layers, 1, CPU)
         batch = StateBatch(
@@ -167,6 +175,68 @@ def test_every_request_draws_what_it_draws_alone(sizes: list[int] | None) -> Non
         for one in layer:
             assert one[others].isnan().all()
             assert not one[list(rig.requests)].isnan().any()
+
+
+@pytest.mark.parametrize("guess", GUESSES.values(), ids=GUESSES)
+@pytest.mark.parametrize("how", ["as they are", "padded", "padded, but not for drafts", "mixed"])
+def test_a_wrong_draft_leaves_no_trace_in_a_state(
+    guess: Guess, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a prompt or a token, a first one too, beside others without drafts, in a used seat. mixed:
+    steps of many tokens are not padded."""
+    worker, rng = make_worker(replays_drafts=how in ("padded", "mixed")), random.Random(0)
+    if how == "mixed":
+        monkeypatch.setattr("yaie.worker.states.MOST_REPLAYED", 4)
+    if how != "as they are":
+        every = sizes_of([NUM_SEATS], [0, 2, NUM_SEATS], [2, 4, 16, 64])
+        machine = worker.padded_machine()
+        worker.runner = GraphRunner(machine, device_for(CPU), every, records=False)
+    for one in worker.states.layers[0]:
+        one.fill_(float("nan"))
+    prompts = {0: [3, 4, 5, 6, 7], 1: [9], 3: [8, 2], 4: [5, 6, 2, 2]}
+    true = {seat: alone(prompt, 30) for seat, prompt in prompts.items()}
+    rig = Rig(worker)
+
+    def guessed(*seats: int) -> dict[int, list[int]]:
+        return {
+            seat: guess(true[seat][len(rig.output(seat)) if seat in rig.requests else 0 :], rng)
+            for seat in seats
+        }
+
+    rig.step(enter={seat: request(prompts[seat]) for seat in (0, 1, 3)}, drafts=guessed(0, 1))
+    for seats in ((0, 1, 3), (1,), (), (3,), (0, 3)):
+        rig.step(drafts=guessed(*seats))
+    rig.step(4, 0, 1, 3, enter={4: request(prompts[4])}, drafts=guessed(0, 3))
+    rig.step(drafts=guessed(1, 4))
+    rig.step(0, 1, enter={1: request([7, 7, 1])})  # a prompt in a seat that had drafts
+    rig.step(drafts=guessed(0, 3))
+    expect_tokens(rig)
+    plain = make_worker()
+    for layer in plain.states.layers:
+        for one in layer:
+            one.fill_(float("nan"))
+    again = Rig(plain)
+    for seat, one in rig.requests.items():  # what is computed of each, at once and without drafts
+        again.step(seat, enter={seat: request(one.token_ids[:-1])})
+    for drafted, wanted in zip(worker.states.layers[0], plain.states.layers[0], strict=True):
+        for seat in prompts:
+            torch.testing.assert_close(drafted[seat], wanted[seat], rtol=0, atol=1e-12)
+        rest = [slot for slot in range(worker.batch.nobody) if slot not in prompts]
+        assert drafted[rest].isnan().all()
+
+
+def test_a_step_that_fails_leaves_states_as_they_were() -> None:
+    rig = Rig(make_worker())
+    rig.step(enter={0: request([3, 4, 5])})
+    worker = rig.worker
+    assert isinstance(worker, StatefulWorker)
+    before = [one.clone() for one in worker.states.layers[0]]
+    step = rig.plan(drafts={0: [1, 2, 3]})
+    logits = worker.adapter.logits
+    worker.adapter.logits = lambda hidden: logits(hidden).fill_(float("nan"))  # type: ignore[method-assign]
+    assert worker.execute(step).result().corrupted == [0]
+    for one, own in zip(before, worker.states.layers[0], strict=True):
+        assert torch.equal(one[0], own[0])
 
 
 def test_a_model_with_states_says_that_it_lacks_them() -> None:

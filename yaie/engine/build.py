@@ -79,8 +79,9 @@ def build(
     encoder = StepEncoder(sizes.num_seats, vocabulary, isolation)
     counters = counters or Counters()
     token_budget = config.step_tokens(model.device.type)
-    room = Room(cache, parts["speculative"], token_budget)
-    takes_back = not model.adapter.state_layers
+    # States are settled when a step's result is read, before the next step.
+    takes_back = not (model.adapter.state_layers and overlapped)
+    room = _room(config, parts, cache, token_budget, model, hooks)
     drafts = Drafts(hooks, room, isolation, counters.verified, takes_back=takes_back)
     if (proposer := _proposer(config, backend, drafting, sizes, isolation)) is not None:
         drafter = Drafter(
@@ -139,6 +140,22 @@ def _checkpointed(parts: Parts, tree: RadixTree, sizes: Sizes, hooks: Hooks) -> 
     checkpoints = AwaitedCheckpoints(part.Checkpoints(sizes.num_seats + 1, count), count)
     hooks.stages.append(CheckpointStage(tree, checkpoints, part.cut_share))
     return CheckpointedTree(tree, checkpoints)
+
+
+def _room(
+    config: EngineConfig,
+    parts: Parts,
+    cache: KVCacheManager,
+    token_budget: int,
+    model: LoadedModel,
+    hooks: Hooks,
+) -> Room:
+    if not model.adapter.state_layers:
+        return Room(cache, parts["speculative"], token_budget)
+    from yaie.engine.states.room import RoomBesideStates
+
+    part, stages = parts["speculative"], list(hooks.stages)
+    return RoomBesideStates(cache, part, token_budget, stages, config.drafts)
 
 
 def overlaps(config: EngineConfig, model: LoadedModel) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from yaie.core.config import EngineConfig
+from yaie.core.config import EMBEDDED, EngineConfig
 from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError
 from yaie.core.gemm import PackedGemm
@@ -44,7 +44,7 @@ def load_draft_model(
     dtypes: Collection[torch.dtype],
     products: Callable[[], PackedGemm],
 ) -> ModelAdapter:
-    """The model that `config.draft_model` names, or the tutor's own.
+    """The model that `config.draft_model` names, or that of the tutor and its sibling.
 
     Raises ConfigError if there is none, or if it has another vocabulary, ModelError if it cannot be had.
     """
@@ -54,8 +54,8 @@ def load_draft_model(
     loader = ModelLoader(own)
     if loader.keeps_states:
         raise ConfigError(
-            f"draft_model {name} keeps states beside keys and values, out of which no rejected draft "
-            "can be taken back: give a model that attends in every layer",
+            f"draft_model {name} keeps states beside keys and values, and what drafts has no place for "
+            "them as yet: give a model that attends in every layer",
             param="draft_model",
         )
     if loader.max_length > length:
@@ -102,10 +102,10 @@ def load_mtp_head(config: EngineConfig, target: LoadedModel) -> MtpHead:
 def _named(config: EngineConfig, kind: str) -> str:
     if config.draft_model is not None:
         return config.draft_model
-    if config.model != "tutor":
+    if config.model not in EMBEDDED:
         raise ConfigError(
-            f"speculate {kind!r} needs draft_model, what guesses for {config.model}: only the tutor has "
-            "one of its own. Or take 'ngram', which needs none",
+            f"speculate {kind!r} needs draft_model, what guesses for {config.model}: only the tutor and "
+            "its sibling have one. Or take 'ngram', which needs none",
             param="speculate",
         )
     folder = TUTOR_DIR / kind

@@ -24,6 +24,7 @@ from yaie.worker.progress import bar
 from yaie.worker.readouts.proposals import MtpDrafts, Proposals
 from yaie.worker.sizing import (
     GRAPH_SHARE,
+    MOST_UNSETTLED,
     block_bytes,
     free_memory,
     num_device_blocks,
@@ -32,6 +33,7 @@ from yaie.worker.sizing import (
     num_state_seats,
     peak_memory,
     slot_bytes,
+    unsettled_bytes,
 )
 from yaie.worker.staged import StagedWorker
 from yaie.worker.warmup import WarmupError, warm_up
@@ -118,6 +120,9 @@ def sizes_for(
         num_seats = num_state_seats(config, bytes_per_slot, device)
         num_checkpoints = num_state_checkpoints(config, bytes_per_slot, num_seats, device)
         needed = (num_seats + 1 + num_checkpoints) * bytes_per_slot
+        if config.speculate != "off":
+            drafts = config.drafts or MOST_UNSETTLED
+            needed += unsettled_bytes(model.adapter.state_layers, num_seats // 2, drafts)
     if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
         needed += int(GRAPH_SHARE * free_memory(device))
         needed += _warmed_up(config, backend, model, num_seats // 2)
@@ -217,6 +222,7 @@ def _bare_worker(
             state_ops=make_state_ops(backend.name, backend.parts),
             make_pool=backend.parts["state_cache"].StatePool,
             num_checkpoints=sizes.num_checkpoints,
+            replays_drafts=config.speculate != "off",
         )
     worker = kind(
         adapter,

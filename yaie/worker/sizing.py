@@ -21,6 +21,8 @@ STATE_SHARE = 0.5
 """Of that share, at most, for states of requests."""
 CHECKPOINT_SHARE = 0.1
 """Likewise, for states behind cached prefixes."""
+MOST_UNSETTLED = 8
+"""Drafts of a request in a step, where states take part and the configuration fixes no number."""
 CPU_SEQUENCES = 16
 """Of full length: more of them at once is slow on a CPU, whose memory other programs want too."""
 
@@ -71,6 +73,15 @@ def num_device_blocks(
 def slot_bytes(layers: Sequence[StateLayerSpec]) -> int:
     """Bytes that the layers with a state keep of one request, however long it is."""
     return sum(one.num_bytes for layer in layers for one in layer)
+
+
+def unsettled_bytes(layers: Sequence[StateLayerSpec], num_seqs: int, num_drafts: int) -> int:
+    """Bytes that a step takes beside its own where so many requests have so many drafts each: what each
+    token brings into every state, which comes from a convolution and, if another state follows, comes
+    out of it; and copies of one layer's states."""
+    row = sum(len(layer) * layer[0].shape[0] * layer[0].dtype.itemsize for layer in layers)
+    state = max(one.num_bytes for layer in layers for one in layer)
+    return num_seqs * ((1 + num_drafts) * row + state)
 
 
 def num_state_seats(config: EngineConfig, bytes_per_slot: int, device: torch.device) -> int:

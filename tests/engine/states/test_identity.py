@@ -9,37 +9,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.constrained import ask, schema
-from tests.engine.constrained import run as run_all
-from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, assert_empty, case_of, outputs, run
+from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, assert_empty, outputs, run
 from tests.engine.oracle import last_logits
-from tests.marks import nightly_but
-from tests.models.tiny import AMPLIFIED, STATEFUL, tiny_model
-from yaie import LLMEngine, SamplingParams
+from tests.engine.states.cases import GREEDY, finish, interleave, of_each_kind, of_one
+from tests.models.tiny import AMPLIFIED
+from yaie import SamplingParams
 from yaie.core.batch import SamplingBatch, StepPlan
-from yaie.core.request import FailureKind, Request
+from yaie.core.request import FailureKind
 from yaie.worker.states import StatefulWorker
 
 ALONE = 16
-GREEDY = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True)
-
-
-of_each_kind = pytest.mark.parametrize(
-    "case",
-    nightly_but(("lfm2", "qwen3_5", "granite4-h"), STATEFUL),
-    indirect=True,
-    scope="module",
-)
-of_one = pytest.mark.parametrize(
-    "case", nightly_but(("lfm2",), STATEFUL), indirect=True, scope="module"
-)
-
-
-@pytest.fixture(scope="module")
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    family = request.param
-    folder = tiny_model(family, tmp_path_factory.mktemp("models") / family)
-    return case_of(folder, *((AMPLIFIED[family], 16) if family in AMPLIFIED else ()))
 
 
 @of_one
@@ -168,21 +147,6 @@ def test_what_a_seat_held_before_a_hit_is_not_read(case: Case) -> None:
 
 
 @of_one
-def test_a_grammar_holds_without_drafts_of_what_it_forces(case: Case) -> None:
-    """A forced text may come in other tokens than were drafted, which no state could take back."""
-    engine = case.engine()
-    wanted = schema({"enum": ["a rather long text that is forced", "b"]})
-    request = ask(engine, wanted, 0)
-    run_all(engine)
-    again = LLMEngine(model=str(case.folder), device="cpu", num_blocks=64, token_budget=16)
-    other = ask(again, wanted, 0)
-    run_all(again)
-    assert request.output_token_ids == other.output_token_ids
-    assert engine.machine_parts.follow_grammars() is None
-    assert not engine.machine_parts.drafts.follows_grammars
-
-
-@of_one
 def test_a_step_without_memory_ends_its_requests_and_no_others(case: Case) -> None:
     """Those that answer may not be computed again: their states have moved on."""
     engine = case.engine(token_budget=256)
@@ -219,12 +183,6 @@ def test_kernels_in_padded_steps_give_the_same_tokens(case: Case, graphs: str) -
     assert outputs(requests) == [case.expected[at][:5] for at in chosen]
 
 
-def finish(engine: LLMEngine) -> None:
-    while engine.has_work:
-        engine.step()
-        engine.check()
-
-
 @of_one
 @given(data=st.data())
 @settings(max_examples=20, deadline=None)
@@ -239,34 +197,3 @@ def test_any_interleaving_gives_the_tokens_of_a_lone_run(case: Case, data: st.Da
 @settings(max_examples=100, deadline=None)
 def test_many_interleavings_do(case: Case, data: st.DataObject) -> None:
     interleave(case, data)
-
-
-def interleave(case: Case, data: st.DataObject) -> None:
-    """Draw an engine and a script for it, and hold every answer against the known one."""
-    size = data.draw(st.sampled_from([4, 8, 16]))
-    engine = case.engine(
-        block_size=size,
-        num_blocks=data.draw(st.integers(128 // size, 320 // size)),  # the longest takes 117 tokens
-        token_budget=data.draw(st.integers(8, 120)),
-        max_num_seqs=data.draw(st.integers(1, 6)),
-        overlap=data.draw(st.sampled_from(["on", "off"])),
-        watermark=0.0,
-    )
-    sent: list[tuple[int, Request]] = []
-    for _ in range(data.draw(st.integers(4, 16))):
-        index = data.draw(st.sampled_from([0, 3, 7, 10, 11, 12, 25, 38, 39]))
-        what = data.draw(st.sampled_from(["one", "one", "several", "abort", "nothing"]))
-        if what == "abort" and sent:
-            engine.abort(sent.pop(index % len(sent))[1].request_id)
-        elif what in ("one", "several"):
-            params = replace(GREEDY, n=1 if what == "one" else 2)
-            sent += [(index, one) for one in engine.add_request(case.prompts[index], params)]
-        for _ in range(data.draw(st.integers(0, 10))):
-            engine.step()
-            engine.check()
-    finish(engine)
-    for index, request in sent:
-        assert request.failure is None
-        assert request.output_token_ids == case.expected[index]
-    assert_empty(engine)
-    engine.close()

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"speculate": "ngram"}, "a rejected draft cannot be taken back"),
+        ({"speculate": "mtp"}, "no head of such a model is read"),
         ({"preemption": "swap", "swap_space": 0.01}, "states are not"),
         ({"deterministic": True}, "where its prompt was cut into chunks"),
         ({"tensor_parallel": 2}, "runs on one rank as yet"),
@@ -41,7 +41,7 @@ def test_a_setting_is_refused(folder: Path, settings: dict[str, Any], reason: st
 
 def test_as_a_draft_model_it_is_refused(folder: Path, tmp_path: Path) -> None:
     target = tiny_model("llama", tmp_path / "llama")
-    with pytest.raises(ConfigError, match="out of which no rejected draft can be taken") as caught:
+    with pytest.raises(ConfigError, match="what drafts has no place for them") as caught:
         LLMEngine(
             model=str(target),
             device="cpu",

@@ -31,7 +31,7 @@ class Rig:
         tree = RadixTree(SIZE)
         self.tree = CheckpointedTree(tree, self.checkpoints)
         self.stage = CheckpointStage(tree, self.checkpoints, cut_share)
-        cache = KVCacheManager(BlockManager(num_blocks, SIZE, 0), self.tree)
+        cache = self.cache = KVCacheManager(BlockManager(num_blocks, SIZE, 0), self.tree)
         self.scheduler = Scheduler(
             cache, POLICIES["fcfs"](cache), max_num_seqs=8, token_budget=budget
         )
@@ -191,6 +191,31 @@ def test_of_decodes_the_newest_state_is_kept() -> None:
     answer = first.token_ids
     turn = rig.ask([*answer, 1, 2, 3], steps=1)
     assert turn.num_cached_tokens == (10 + 2 * DECODED) * SIZE
+
+
+@pytest.mark.parametrize("count", [0, 8])
+@pytest.mark.parametrize("most", [1, 3, 9])
+def test_drafts_pass_no_place_where_a_state_is_kept(count: int, most: int) -> None:
+    """All are right, which takes a request as far as they go. Without slots it soon is not held up."""
+    rig, ends, held_up = Rig(count=count), [], 0
+    request = rig.ask(list(range(9)), steps=1)
+    while request.num_tokens < 9 + (2 * DECODED + 3) * SIZE:
+        plan = rig.scheduler.schedule()
+        rig.stage.extend(plan)
+        [item] = plan.scheduled
+        number = min(most, rig.stage.most_drafts(item))
+        if any(isinstance(ask, Moves) for ask in plan.asks):
+            assert number == 0
+            ends.append(item.start + 1)
+        held_up += number < most
+        assert rig.cache.allocate(request, item.start + 1 + number)
+        item.drafts, item.num_tokens = [7] * number, 1 + number
+        rig.scheduler.advance(plan)
+        rig.scheduler.update(plan, [[7] * (1 + number)])
+        rig.scheduler.check()
+    places = [DECODED * SIZE, 2 * DECODED * SIZE]
+    assert ends == (places if count else [])
+    assert held_up <= 6
 
 
 def test_a_request_that_fails_files_nothing() -> None:

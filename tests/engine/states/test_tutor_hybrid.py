@@ -88,6 +88,19 @@ def test_tokens_are_those_of_transformers(
     other.close()
 
 
+def test_the_tutors_draft_model_spares_most_steps(
+    engine: LLMEngine, expected: list[list[int]]
+) -> None:
+    """It was taught the same answers, on the same vocabulary."""
+    drafting = LLMEngine(**SMALL, num_blocks=512, speculate="draft", num_drafts=4)
+    requests = answers(drafting, [engine.encode_chat(talk) for talk in TALKS])
+    assert [list(request.output_token_ids) for request in requests] == expected
+    stats = drafting.stats()
+    assert stats["accepted_draft_tokens"] > 0.5 * stats["draft_tokens"] > 100
+    assert stats["steps"] < 0.5 * max(map(len, expected))
+    drafting.close()
+
+
 def test_the_second_turn_of_a_chat_goes_on_from_a_checkpoint(engine: LLMEngine) -> None:
     uncached = LLMEngine(**SMALL, num_blocks=512, prefix_caching=False)
     talk = [{"role": "system", "content": SYSTEM}]

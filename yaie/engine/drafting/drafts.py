@@ -26,6 +26,7 @@ class Drafts:
         self._room = room
         self._isolation = isolation
         self._takes_back = takes_back
+        self._first = len(hooks.stages)  # those that are there decide about shares
         self._tell: OnVerified | None = tell
 
     def guess(self, drafter: Drafter) -> None:
@@ -39,7 +40,7 @@ class Drafts:
         harmless."""
         if self._takes_back and not self.follows_grammars:
             self.follows_grammars = True
-            self._hooks.stages.insert(0, ForcedTokens(self._room, self._isolation))
+            self._hooks.stages.insert(self._first, ForcedTokens(self._room, self._isolation))
             self._count()
 
     def _count(self) -> None:

@@ -11,8 +11,8 @@ def check_states(config: EngineConfig, architecture: str) -> None:
     """
     wrong = {
         "speculate": (
-            config.speculate != "off",
-            "a rejected draft cannot be taken back out of a state: leave it off",
+            config.speculate == "mtp",
+            "no head of such a model is read as yet: take 'ngram', or 'draft'",
         ),
         "preemption": (
             config.preemption == "swap",

@@ -58,12 +58,14 @@ class Moves(Ask):
 class Course:
     """Of a request since it was last admitted. life: its `num_preemptions`. depth: of the last state
     that was kept of it, or that it went on from, in blocks. wanted: where else one is to be kept, in
-    ascending order. decoded: the block of the last one that decodes have reached."""
+    ascending order. decoded: the block of the last one that decodes have reached. missed: where decodes
+    last reached a place for one, and there was no slot."""
 
     life: int
     depth: int
     wanted: list[int] = field(default_factory=list)
     decoded: int | None = None
+    missed: int = 0
 
 
 class CheckpointStage:
@@ -141,6 +143,18 @@ class CheckpointStage:
             self._checkpoints.drop(course.decoded)
         block = item.block_table[depth - 1]
         slot = self._checkpoints.save(item.request, block, depth)
-        if slot is not None:
-            moves.kept[item.request] = slot
-            course.depth, course.decoded = depth, block
+        if slot is None:
+            course.missed = depth
+            return
+        moves.kept[item.request] = slot
+        course.depth, course.decoded = depth, block
+
+    def most_drafts(self, item: ScheduledRequest) -> int:
+        """How many drafts may stand behind the single token of a share that has passed `extend`, for the
+        request to stop where its next state is to be kept. None in the step that keeps it: that copies
+        before it is known which drafts are right."""
+        course, end = self._courses[item.request], item.start + 1
+        if course.depth * self._size == end:
+            return 0
+        due = max(max(course.depth, course.missed) + DECODED, end // self._size + 1)
+        return due * self._size - 1 - end

@@ -1,0 +1,173 @@
+"""States of sequences with drafts: they move on when it is known which tokens count.
+
+What a rule reads of a token are a few numbers a channel, and a state is a matrix a head. So the tokens'
+numbers are kept from the forward pass, and not the states behind each of them:
+
+    forward pass    compute with all drafts, and put the states before them back, layer by layer
+    settled         compute once more, from those numbers, with the tokens alone that count
+
+Projections, attention and feed-forward layers are computed once. Until then a state is the one before
+the step, whatever becomes of that.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from yaie.core.contracts.states import StateBatch, StateOps
+from yaie.core.step import StepInput
+from yaie.worker.transfer import on_device
+
+Compute = Callable[..., Tensor]
+Longs = NDArray[np.int64]
+
+
+class UnsettledStates(ABC):
+    """See `StateOps`, for the layers of one step."""
+
+    def __init__(self, ops: StateOps, slots: Tensor, back: Tensor) -> None:
+        """slots: [m] int64, whose states are kept from before the step, and put to the slots `back`."""
+        self.delta_inputs, self.gated_norm = ops.delta_inputs, ops.gated_norm
+        self._ops = ops
+        self._slots = slots
+        self._back = back
+        self._kept: list[tuple[Compute, list[Tensor]]] = []
+
+    @abstractmethod
+    def _rows(self, one: Tensor) -> Tensor:
+        """Of a tensor of a row a token, the rows that are kept: all of some sequences."""
+
+    @abstractmethod
+    def _are_kept(self, step: StepInput) -> NDArray[np.bool_]:
+        """[n] whether the rows of a sequence are."""
+
+    def short_conv(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        pool: Tensor,
+        batch: StateBatch,
+        silu: bool = False,
+    ) -> Tensor:
+        ops = self._ops
+
+        def compute(x: Tensor, batch: StateBatch) -> Tensor:
+            return ops.short_conv(x, weight, bias, pool, batch, silu)
+
+        return self._both(compute, pool, batch, x)
+
+    def gated_delta_rule(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        log_decay: Tensor,
+        beta: Tensor,
+        pool: Tensor,
+        batch: StateBatch,
+    ) -> Tensor:
+        ops = self._ops
+
+        def compute(
+            q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, batch: StateBatch
+        ) -> Tensor:
+            return ops.gated_delta_rule(q, k, v, log_decay, beta, pool, batch)
+
+        return self._both(compute, pool, batch, q, k, v, log_decay, beta)
+
+    def selective_scan(
+        self,
+        x: Tensor,
+        dt: Tensor,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor,
+        d: Tensor | None,
+        pool: Tensor,
+        batch: StateBatch,
+    ) -> Tensor:
+        ops = self._ops
+
+        def compute(x: Tensor, dt: Tensor, b: Tensor, c: Tensor, batch: StateBatch) -> Tensor:
+            return ops.selective_scan(x, dt, a, b, c, d, pool, batch)
+
+        return self._both(compute, pool, batch, x, dt, b, c)
+
+    def _both(self, compute: Compute, pool: Tensor, batch: StateBatch, *tokens: Tensor) -> Tensor:
+        """Compute for now, and keep what computes it again."""
+        before = pool.index_select(0, self._slots)
+        out = compute(*tokens, batch)
+        pool.index_copy_(0, self._back, before)
+        self._kept.append((compute, [self._rows(one) for one in tokens]))
+        return out
+
+    def settle(self, step: StepInput, gained: Sequence[Sequence[int]]) -> None:
+        """gained: what each row of the step that samples has drawn. One with drafts that has drawn
+        nothing has failed, and its state stays as it was."""
+        drafted = np.flatnonzero(step.num_drafts)
+        places = (np.cumsum(step.samples) - 1)[drafted].tolist()
+        counts = np.array([len(gained[place]) for place in places])
+        rows, counts = drafted[counts > 0], counts[counts > 0]
+        if not len(rows):
+            return
+        lens = np.where(self._are_kept(step), step.num_tokens, 0).astype(np.int64)
+        begins = (np.cumsum(lens) - lens)[rows]
+        # The token that was gained last has not been computed.
+        held = lens[rows] - step.num_drafts[rows] + counts - 1
+        device = self._slots.device
+        tokens = on_device(_runs(begins, held), device)
+        batch = StateBatch(
+            lens=held.tolist(),
+            starts=on_device(np.concatenate(([0], np.cumsum(held))).astype(np.int32), device),
+            slots=on_device(step.seats[rows].astype(np.int64), device),
+            is_fresh=on_device(step.starts[rows] == 0, device),
+        )
+        for compute, kept in self._kept:
+            compute(*(one.index_select(0, tokens) for one in kept), batch)
+
+
+class UnsettledStep(UnsettledStates):
+    """Of a step that is launched as it is: of the sequences with drafts alone."""
+
+    def __init__(self, ops: StateOps, step: StepInput, batch: StateBatch) -> None:
+        """batch: the step's."""
+        drafted, device = np.flatnonzero(step.num_drafts), batch.slots.device
+        slots = batch.slots.index_select(0, on_device(drafted, device))
+        super().__init__(ops, slots, slots)
+        lens = step.num_tokens[drafted].astype(np.int64)
+        ends = np.cumsum(step.num_tokens, dtype=np.int64)[drafted]
+        self._tokens = on_device(_runs(ends - lens, lens), device)
+
+    def _rows(self, one: Tensor) -> Tensor:
+        return one.index_select(0, self._tokens)
+
+    def _are_kept(self, step: StepInput) -> NDArray[np.bool_]:
+        return step.num_drafts > 0
+
+
+class UnsettledChunks(UnsettledStates):
+    """Of a step that may be replayed: of all chunks, where they lie, until the next replay."""
+
+    def __init__(self, ops: StateOps, batch: StateBatch, back: Tensor, num_decodes: int) -> None:
+        """back: [n] the slots of sequences with drafts, and otherwise that of nobody. num_decodes: rows
+        and sequences before the chunks."""
+        super().__init__(ops, batch.slots[num_decodes:], back[num_decodes:])
+        self._num_decodes = num_decodes
+
+    def _rows(self, one: Tensor) -> Tensor:
+        return one[self._num_decodes :]
+
+    def _are_kept(self, step: StepInput) -> NDArray[np.bool_]:
+        kept: NDArray[np.bool_] = np.arange(len(step.seats)) >= step.num_decodes
+        return kept
+
+
+def _runs(begins: Longs, lens: Longs) -> Longs:
+    """The numbers from each of `begins` on, as many as `lens` says, behind each other."""
+    ends = np.cumsum(lens)
+    numbers: Longs = np.arange(ends[-1]) + np.repeat(begins - (ends - lens), lens)
+    return numbers
