@@ -63,7 +63,7 @@ def model(**config: Any) -> Any:
     }  # fmt: skip
     known = SimpleNamespace(**(values | config))
     known.get_text_config = lambda: known
-    adapter = SimpleNamespace(config=known, kv_layers=[KVLayerSpec(2, 16)] * 3)
+    adapter = SimpleNamespace(config=known, kv_layers=[KVLayerSpec(2, 16)] * 3, state_layers=[])
     return SimpleNamespace(
         adapter=adapter, num_parameters=5000, weight_bytes=10000, dtype=torch.bfloat16
     )
