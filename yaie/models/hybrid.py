@@ -296,7 +296,7 @@ class HybridAttention:
         q, k, v = (part.unflatten(1, (-1, dim)) for part in parts)
         gate = None
         if self._adapter.is_gated:
-            q, gate = (one.contiguous() for one in (q[:, ::2], q[:, 1::2]))
+            q, gate = q[:, ::2].contiguous(), q[:, 1::2]
         rotation = None
         if self._tables is not None:
             rope = self._adapter.ops.rope

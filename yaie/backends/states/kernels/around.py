@@ -3,6 +3,7 @@ step of a few sequences each takes about as long as the rule itself."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -26,9 +27,15 @@ def unit_heads(to, x, mask, length, eps):
 def delta_inputs_kernel(
     q_out, k_out, log_decay, beta, q, k, a, b, log_a, dt_bias, q_stride, q_head, k_stride, k_head,
     a_stride, b_stride, length, eps, HEADS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr,
-    BLOCK_D: tl.constexpr, TILE: tl.constexpr, GATES: tl.constexpr,
+    BLOCK_D: tl.constexpr, TILE: tl.constexpr, GATES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Program (tile, token): TILE heads of q and of k, and the gates of the heads that go with them."""
+    """Program (tile, token): TILE heads of q and of k, and the gates of the heads that go with them.
+
+    EARLY: see `yaie.backends.early`.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     tile, token = tl.program_id(0), tl.program_id(1).to(tl.int64)
     head = tile * TILE + tl.arange(0, TILE)
     of_d = tl.arange(0, BLOCK_D)
@@ -56,9 +63,13 @@ def delta_inputs_kernel(
 def gated_norm_kernel(
     out, x, gate, weight, x_stride, x_row, gate_stride, weight_row, eps, ROWS: tl.constexpr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, TILE: tl.constexpr, GATE_FIRST: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Program (tile, token): TILE rows of x [token, ROWS, D]. Rounded behind the quotient, the weight
-    and a gate that comes last."""
+    and a gate that comes last. EARLY: as above."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     token = tl.program_id(1).to(tl.int64)
     row, of_d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, BLOCK_D)
     mask = (row < ROWS)[:, None] & (of_d < D)[None, :]
