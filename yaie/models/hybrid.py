@@ -302,9 +302,7 @@ class HybridAttention:
             rope = self._adapter.ops.rope
             rotation = Rotation(rope, positions, *self._tables, self.norms)
         attended = attend(self.index, q, k, v, self.spec, rotation)
-        if gate is not None:
-            attended = attended * torch.sigmoid(gate)
-        return attended.flatten(1)
+        return attended.flatten(1) if gate is None else states.ops.sigmoid_gate(attended, gate)
 
 
 def states_of(attend: Attend) -> StepStates:

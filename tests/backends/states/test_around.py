@@ -93,6 +93,19 @@ def test_the_gated_norm_of_granite(backend: str, dtype: torch.dtype, rows: int, 
     near(got, theirs(x, gate).detach())
 
 
+@every_backend
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("heads", "d"), [(1, 16), (3, 24), (16, 256)])
+def test_the_gate_of_attention_is_as_pytorch_rounds_it(
+    backend: str, dtype: torch.dtype, heads: int, d: int
+) -> None:
+    """Queries and gates take turns, head by head, and stay where the product has put them."""
+    drawn = Drawn(backend, dtype)
+    x, both = drawn.cut(5, heads * d, 2 * heads * d)
+    x, gate = x.unflatten(1, (heads, d)), both.unflatten(1, (2 * heads, d))[:, 1::2]
+    near(ops_of(backend).sigmoid_gate(x, gate), (x * torch.sigmoid(gate)).flatten(1))
+
+
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="the interpreter is off")
 def test_no_address_is_outside_of_a_tensor() -> None:
     drawn = Drawn("triton", torch.float32)
@@ -102,5 +115,6 @@ def test_no_address_is_outside_of_a_tensor() -> None:
         heads = (one.unflatten(1, (3, 24)) for one in (q, k))
         made = ops.delta_inputs(*heads, a, b, drawn.weight(6), drawn.weight(6))
         normed = ops.gated_norm(made[0], k, drawn.weight(24), EPS)
-    assert seen.kernels == ["delta_inputs_kernel", "gated_norm_kernel"]
+        ops.sigmoid_gate(made[0], made[1])
+    assert seen.kernels == ["delta_inputs_kernel", "gated_norm_kernel", "sigmoid_gate_kernel"]
     assert all(one.isfinite().all() for one in (*made, normed))

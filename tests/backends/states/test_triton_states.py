@@ -119,5 +119,5 @@ def test_all_kernels_compile_for_a_gpu() -> None:
     assert told.stdout.split() == [
         "clear_behind_kernel", "conv_chunks_kernel", "conv_tails_kernel", "delta_chunks_kernel",
         "delta_inputs_kernel", "delta_prepare_kernel", "delta_step_kernel", "gated_norm_kernel",
-        "scan_chunks_kernel", "scan_step_kernel",
+        "scan_chunks_kernel", "scan_step_kernel", "sigmoid_gate_kernel",
     ]  # fmt: skip

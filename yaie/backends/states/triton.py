@@ -7,7 +7,11 @@ import triton
 from torch import Tensor
 
 from yaie.backends.early import early_launch, starts_early
-from yaie.backends.states.kernels.around import delta_inputs_kernel, gated_norm_kernel
+from yaie.backends.states.kernels.around import (
+    delta_inputs_kernel,
+    gated_norm_kernel,
+    sigmoid_gate_kernel,
+)
 from yaie.backends.states.kernels.conv import conv_chunks_kernel, conv_tails_kernel
 from yaie.backends.states.kernels.delta import delta_chunks_kernel, delta_prepare_kernel
 from yaie.backends.states.kernels.scan import scan_chunks_kernel, scan_step_kernel
@@ -211,6 +215,18 @@ class TritonStateOps:
             out, x, gate, weight, *x.stride()[:2], gate.stride(0),
             0 if weight.dim() == 1 else weight.stride(0), eps, ROWS=rows, D=d, BLOCK_D=block_d,
             TILE=tile, GATE_FIRST=gate_first, num_warps=4, **_early(x),
+        )  # fmt: skip
+        return out
+
+    def sigmoid_gate(self, x: Tensor, gate: Tensor) -> Tensor:
+        x, gate = map(side_by_side, (x, gate))
+        num_tokens, heads, d = x.shape
+        block_d = triton.next_power_of_2(d)
+        tile = min(max(1, AROUND_CELLS // block_d), triton.next_power_of_2(heads))
+        out = torch.empty(num_tokens, heads * d, dtype=x.dtype, device=x.device)
+        sigmoid_gate_kernel[triton.cdiv(heads, tile), num_tokens](
+            out, x, gate, *x.stride()[:2], *gate.stride()[:2], HEADS=heads, D=d, BLOCK_D=block_d,
+            TILE=tile, num_warps=4, **_early(x),
         )  # fmt: skip
         return out
 

@@ -88,3 +88,25 @@ def gated_norm_kernel(
     if not GATE_FIRST:
         value = value.to(dtype).to(tl.float32) * factor
     tl.store(out + token * (ROWS * D) + inner, value.to(dtype), mask=mask)
+
+
+@triton.jit
+def sigmoid_gate_kernel(
+    out, x, gate, x_stride, x_head, gate_stride, gate_head, HEADS: tl.constexpr, D: tl.constexpr,
+    BLOCK_D: tl.constexpr, TILE: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Program (tile, token): TILE heads of x. EARLY: as above."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
+    token = tl.program_id(1).to(tl.int64)
+    head, of_d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, BLOCK_D)
+    mask = (head < HEADS)[:, None] & (of_d < D)[None, :]
+    dtype: tl.constexpr = x.dtype.element_ty
+    at = x + token * x_stride + head[:, None] * x_head + of_d[None, :]
+    value = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+    at = gate + token * gate_stride + head[:, None] * gate_head + of_d[None, :]
+    raw = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+    share = (1.0 / (1.0 + tl.exp(-raw))).to(dtype).to(tl.float32)
+    to = out + token * (HEADS * D) + head[:, None] * D + of_d[None, :]
+    tl.store(to, (value * share).to(dtype), mask=mask)
