@@ -150,34 +150,24 @@ def decode(engine: LLMEngine, batch: int, sizes: Sizes, rate: float) -> dict[str
 
 def prefix(engine: LLMEngine, asked: Asked) -> dict[str, Any]:
     """Seconds of each seed's requests, behind a first run for what is compiled and recorded then."""
-    vocab, found = engine.model.adapter.vocab_size, {}
-    run_at_once(engine, prefix_jobs(asked, vocab, asked.seeds[0], shares=True), 0.0)
-    for kind, shares in (("shared", True), ("different", False)):
-        jobs = [prefix_jobs(asked, vocab, seed, shares=shares) for seed in asked.seeds]
-        runs = [run_at_once(engine, one, 0.0) for one in jobs]
-        found[kind] = {
-            "seconds": [run.seconds for run in runs],
-            "hit_rate": [run.hit_rate for run in runs],
-        }
+    vocab = engine.model.adapter.vocab_size
+    jobs = [prefix_jobs(asked, vocab, seed, shares=True) for seed in asked.order]
+    runs = [run_at_once(engine, one, 0.0) for one in jobs][1:]
+    found = {
+        "seconds": [run.seconds for run in runs],
+        "hit_rate": [run.hit_rate for run in runs],
+    }
     _tell("prefix", found)
     return found
 
 
-def compared(
-    asked: Asked, config: EngineConfig, **found: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
-    """ratio: how many times faster with checkpoints. cost_without_hits: what they cost where nothing is
-    shared, as a share."""
-
-    def ratios(kind: str) -> list[float]:
-        both = (found[name][kind]["seconds"] for name in ("without", "with"))
-        return [without / cached for without, cached in zip(*both, strict=True)]
-
+def compared(asked: Asked, config: EngineConfig, **found: dict[str, Any]) -> dict[str, Any]:
+    """ratio: how many times faster with checkpoints."""
+    both = (found[name]["seconds"] for name in ("without", "with"))
     result = {
         "workload": described(asked),
         "ideal_hit_rate": ideal_hit_rate(asked, config.block_size),
-        "ratio": ratios("shared"),
-        "cost_without_hits": [1 / ratio - 1 for ratio in ratios("different")],
+        "ratio": [without / cached for without, cached in zip(*both, strict=True)],
     }
     _tell("prefix", result)
     return result
