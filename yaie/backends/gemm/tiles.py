@@ -14,8 +14,6 @@ NARROW = 2048
 """Columns of the residual up to which any number of rows up to MOST_ROWS gains."""
 WIDEST = 4096
 """Columns that a program of `row_kernel` holds at once: 128 a thread of four warps."""
-
-
 LONG = 2048
 """Columns that it takes at a time where there are more, or few rows of the weight."""
 

@@ -17,9 +17,9 @@ kernels the time of a decode step and of a prefill goes.
 import argparse
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -185,7 +185,10 @@ def prefill(engine: LLMEngine, sizes: Sizes, peer: Any = None) -> dict[str, Any]
         jobs = fixed_jobs(sizes.prompts, sizes.prompt, 1, vocab, pair)
         answers = []
         for name in seconds if pair % 2 else reversed(seconds):
-            with nullcontext(Counter()) if name == "ours" else delta_by_fla(peer) as counted:
+            within: AbstractContextManager[Counter[str]] = nullcontext(Counter())
+            if name == "fla":
+                within = delta_by_fla(peer)
+            with within as counted:
                 run = run_at_once(engine, jobs, 0.0)
             calls += counted
             answers.append(run.outputs)
@@ -240,14 +243,14 @@ def kernels_of_prefill(engine: LLMEngine, sizes: Sizes) -> dict[str, Any]:
 
 def by_kernel(spans: Iterable[Span], steps: int = 1) -> dict[str, list[float]]:
     """Microseconds of a step in kernels of each name, and how many a step there are; most first."""
-    times: Counter[str] = Counter()
+    times: defaultdict[str, float] = defaultdict(float)
     counts: Counter[str] = Counter()
     for begin, end, name in spans:
         times[name[:90]] += end - begin
         counts[name[:90]] += 1
     return {
         name: [round(time / steps, 2), counts[name] / steps]
-        for name, time in times.most_common(MOST_KERNELS)
+        for name, time in sorted(times.items(), key=lambda item: -item[1])[:MOST_KERNELS]
     }
 
 
