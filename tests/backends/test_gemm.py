@@ -125,7 +125,7 @@ def test_tiles_fit() -> None:
     """Numbers of a thread, and bytes of shared memory that the stages take."""
     for rows in range(1, MOST_ROWS + 1):
         for n in (16, 1024, 4096, 28672):
-            for k in (64, 1024, 3072, 4096, 14336, 28672):
+            for k in (64, 1024, 3072, 4096, 9216, 14336, 28672):
                 tile = tile_for(rows, n, k)
                 assert tile.block_n * tile.block_k <= 128 * 32 * tile.warps
                 if not isinstance(tile, RowTile):

@@ -12,6 +12,7 @@ from yaie.bench.limits import Ceilings, Limit, ModelCost, measure_ceilings
 from yaie.bench.throughput.drawn import nano_jobs
 from yaie.bench.workload import Job, Lengths
 from yaie.core.batch import KVLayerSpec
+from yaie.core.contracts.states import StateTensor
 
 READS = Limit(ModelCost(1000, 10, 5, 2, 4), Ceilings(1.0, 1e9, "")).step_seconds
 MULTIPLIES = Limit(ModelCost(1000, 10, 5, 2, 4), Ceilings(1e9, 1.0, ""))
@@ -19,6 +20,11 @@ MULTIPLIES = Limit(ModelCost(1000, 10, 5, 2, 4), Ceilings(1e9, 1.0, ""))
 
 def test_a_step_reads_the_weights_once_and_the_keys_and_values_of_all() -> None:
     assert READS(3, 50) == 1000 + 2 * 50
+
+
+def test_a_step_reads_and_writes_the_states_of_all() -> None:
+    hybrid = Limit(ModelCost(1000, 10, 5, 2, 4, state_bytes=7), Ceilings(1.0, 1e9, ""))
+    assert hybrid.step_seconds(3, 50) == 1000 + 2 * 50 + 2 * 7 * 3
 
 
 def test_a_step_that_multiplies_longer_than_it_reads_takes_as_long_as_that() -> None:
@@ -63,7 +69,7 @@ def model(**config: Any) -> Any:
     }  # fmt: skip
     known = SimpleNamespace(**(values | config))
     known.get_text_config = lambda: known
-    adapter = SimpleNamespace(config=known, kv_layers=[KVLayerSpec(2, 16)] * 3)
+    adapter = SimpleNamespace(config=known, kv_layers=[KVLayerSpec(2, 16)] * 3, state_layers=[])
     return SimpleNamespace(
         adapter=adapter, num_parameters=5000, weight_bytes=10000, dtype=torch.bfloat16
     )
@@ -73,6 +79,15 @@ def test_an_embedding_is_read_and_multiplied_only_where_it_is_the_head_as_well()
     apart, tied = (ModelCost.of(model(tie_word_embeddings=tied), 99) for tied in (False, True))
     assert apart == ModelCost(10000 - 1600, 5000 - 1600, 800, 2 * 3 * 2 * 16 * 2, 4 * 3 * 16)
     assert tied == ModelCost(10000, 5000 - 800, 800, 2 * 3 * 2 * 16 * 2, 4 * 3 * 16)
+
+
+def test_what_a_model_keeps_of_a_sequence_is_counted_by_its_layers() -> None:
+    hybrid = model()
+    layer = (StateTensor((6, 3), torch.bfloat16), StateTensor((2, 4, 4), torch.float32))
+    hybrid.adapter.state_layers = [layer] * 5
+    cost = ModelCost.of(hybrid, 99)
+    assert isinstance(cost, ModelCost)
+    assert cost.state_bytes == 5 * (6 * 3 * 2 + 2 * 4 * 4 * 4)
 
 
 def test_a_rank_reads_and_multiplies_its_part() -> None:

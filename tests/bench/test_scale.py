@@ -192,6 +192,7 @@ def test_a_shape_is_predicted_for_1_to_16_ranks(tmp_path: Path) -> None:
         ("--shape llama-3.1-8b --repeats 1", "--repeats has no effect here"),
         ("--machine h200", "--machine has no effect here"),
         ("--shape llama-9b", "there is no 'llama-9b'"),
+        ("--shape qwen3.5-4b", "there is no 'qwen3.5-4b'"),
         ("--shape tiny --machine abacus", "there is no 'abacus'"),
         ("--pipeline-parallel 2", "stages are predicted"),
     ],

@@ -3,15 +3,20 @@
 import errno
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors import safe_open
 
+from book.tools.exercises import MODELS
 from solutions.quantization import Int4
 from yaie.bench import shapes
+from yaie.bench.known_shapes import SHAPES
 from yaie.bench.shapes import checkpoint, make_checkpoint
+from yaie.core.compat import tomllib
+from yaie.core.contracts.states import StateLayerSpec
 from yaie.core.errors import ConfigError
 from yaie.core.quantized import Int4Weight
 from yaie.engine.llm_engine import LLMEngine
@@ -53,6 +58,37 @@ def test_weights_are_normal_and_norms_are_one(folder: Path) -> None:
     assert {one.dtype for one in found.values()} == {torch.bfloat16}
     query, key = (found[f"model.layers.0.self_attn.{name}_proj.weight"] for name in "qk")
     assert not torch.equal(query[: len(key)], key)
+
+
+def test_a_hybrid_shape_is_loaded_as_well(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    made = make_checkpoint("tiny-hybrid", tmp_path / "made")
+    theirs, info = AutoModelForCausalLM.from_pretrained(made, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    engine = LLMEngine(model=str(made), num_blocks=16, mine="none")
+    assert engine.model.num_parameters == sum(one.numel() for one in theirs.parameters())
+    assert [len(layers) for layers in (engine.model.adapter.kv_layers, states(engine))] == [1, 3]
+    assert engine.generate([[5, 12000]], max_tokens=3, ignore_eos=True)
+
+
+def states(engine: LLMEngine) -> Sequence[StateLayerSpec]:
+    return engine.model.adapter.state_layers
+
+
+def test_the_shape_of_qwen3_5_has_the_sizes_that_the_book_quotes() -> None:
+    """Heads, states and tails as its config.json has them."""
+    published = tomllib.loads(MODELS.read_text("utf-8"))["models"]["qwen35_4b"]
+    _, sizes = SHAPES["qwen3.5-4b"]
+    heads, values = sizes["linear_num_key_heads"], sizes["linear_num_value_heads"]
+    d_k, d_v = sizes["linear_key_head_dim"], sizes["linear_value_head_dim"]
+    assert published["attention_layers"] * 4 == sizes["num_hidden_layers"]
+    assert published["kv_heads"] == sizes["num_key_value_heads"]
+    assert published["head_dim"] == sizes["head_dim"]
+    assert [published[f"state_{one}"] for one in ("heads", "rows", "columns")] == [values, d_k, d_v]
+    assert published["tail_channels"] == 2 * heads * d_k + values * d_v
+    assert published["tail"] + 1 == sizes["linear_conv_kernel_dim"]
 
 
 def test_packed_shape_is_loaded_and_is_the_plain_ones_size(tmp_path: Path, folder: Path) -> None:

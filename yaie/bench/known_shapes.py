@@ -58,6 +58,31 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             "tie_word_embeddings": False,
         },
     ),
+    "qwen3.5-4b": (
+        "Qwen3_5",
+        {
+            "hidden_size": 2560,
+            "intermediate_size": 9216,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "linear_num_key_heads": 16,
+            "linear_num_value_heads": 32,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "linear_conv_kernel_dim": 4,
+            "vocab_size": 248320,
+            "max_position_embeddings": 262144,
+            "rms_norm_eps": 1e-6,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e7,
+                "partial_rotary_factor": 0.25,
+            },
+            "tie_word_embeddings": True,
+        },
+    ),
     "llama-100m": (
         "Llama",
         {
@@ -70,6 +95,24 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             "vocab_size": 8192,
             "max_position_embeddings": 4096,
             "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "tiny-hybrid": (
+        "Qwen3_5",
+        {
+            "hidden_size": 128,
+            "intermediate_size": 256,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 32,
+            "linear_value_head_dim": 32,
+            "vocab_size": 12288,
+            "max_position_embeddings": 4096,
             "tie_word_embeddings": True,
         },
     ),
@@ -87,5 +130,8 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-"""Family, and what its config.json says. Those with a version are of the models of that name; the others
-are for CPUs and for tests."""
+"""Family, and what its config.json says of the text model. Those with a version are of the models of
+that name; the others are for CPUs and for tests."""
+
+HYBRIDS = ("Qwen3_5",)
+"""Families most of whose layers keep a state."""

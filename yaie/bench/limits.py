@@ -5,8 +5,9 @@ From them and the model's sizes follows a time that no engine can be faster than
 prompt once and one token of each running request a step:
 
     prefill    every prompt's operations, at the product's rate; at least one reading of the weights
-    a step     the larger of two: reading the weights once and the keys and values of everyone running;
-               multiplying the weights with a row for each, and each query with its keys
+    a step     the larger of two: reading the weights once and the keys and values of everyone running,
+               and reading and writing their states; multiplying the weights with a row for each, and
+               each query with its keys
 
 A prompt of p tokens costs 2 operations a weight and token, and in each layer 2 p^2 for each of a query
 head's dimensions (half of all pairs, two products, a multiplication and an addition each). The embedding
@@ -25,6 +26,7 @@ from typing import Any
 import torch
 
 from yaie.bench.workload import Job
+from yaie.worker.sizing import slot_bytes
 
 READ_BYTES = 1 << 29
 SIDES = (1024, 2048)
@@ -51,7 +53,7 @@ class ModelCost:
 
     weight_bytes: read in a step. layer_weights: multiplied with each token. head_weights: multiplied
     with each token that is followed by a draw. kv_bytes: of one token in all layers. query_width:
-    query heads times their size, over all layers.
+    query heads times their size, over all layers. state_bytes: of one sequence, however long it is.
     """
 
     weight_bytes: int
@@ -59,6 +61,7 @@ class ModelCost:
     head_weights: int
     kv_bytes: int
     query_width: int
+    state_bytes: int = 0
 
     @classmethod
     def of(cls, model: Any, longest: int, ranks: int = 1) -> "ModelCost | str":
@@ -82,7 +85,12 @@ class ModelCost:
             head_weights=table,
             kv_bytes=2 * widths * model.dtype.itemsize,
             query_width=config.num_attention_heads * sum(one.head_dim for one in layers) // ranks,
+            state_bytes=slot_bytes(model.adapter.state_layers),
         )
+
+    def step_bytes(self, running: int, context: int) -> int:
+        """Moved by a step of `running` requests, which have `context` tokens together."""
+        return self.weight_bytes + self.kv_bytes * context + 2 * self.state_bytes * running
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class Limit:
         cost = self.cost
         weights = cost.layer_weights + cost.head_weights
         operations = 2 * weights * running + 4 * cost.query_width * context
-        return self._slower(cost.weight_bytes + cost.kv_bytes * context, operations)
+        return self._slower(cost.step_bytes(running, context), operations)
 
     def workload_seconds(self, jobs: Sequence[Job], max_num_seqs: int) -> float:
         """Of all of them, when up to max_num_seqs run at once and the next begins when one ends."""

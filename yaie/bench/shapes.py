@@ -169,7 +169,11 @@ def _config(shape: str) -> Any:
     import transformers
 
     family, values = SHAPES[shape.removesuffix(INT4).removesuffix(FP8)]
-    config = getattr(transformers, f"{family}Config")(**values, dtype="bfloat16")
+    # A family that also sees has a config of its own for the text model.
+    kind = getattr(transformers, f"{family}TextConfig", None) or getattr(
+        transformers, f"{family}Config"
+    )
+    config = kind(**values, dtype="bfloat16")
     config.architectures = [f"{family}ForCausalLM"]
     if shape.endswith(INT4):
         config.quantization_config = {

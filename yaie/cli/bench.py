@@ -125,9 +125,9 @@ def throughput(
     shape: Annotated[
         str | None,
         typer.Option(
-            help="Random weights instead of a model: qwen3-0.6b, llama-3.1-8b, llama-3.1-70b, "
-            "llama-100m or tiny; all but llama-100m also with -int4 behind, packed in four bits, or "
-            "-fp8."
+            help="Random weights instead of a model: qwen3-0.6b, llama-3.1-8b, llama-3.1-70b or tiny, "
+            "which may have -int4 behind, packed in four bits, or -fp8; or qwen3.5-4b, tiny-hybrid or "
+            "llama-100m."
         ),
     ] = None,
     shape_folder: Annotated[

@@ -296,15 +296,13 @@ class HybridAttention:
         q, k, v = (part.unflatten(1, (-1, dim)) for part in parts)
         gate = None
         if self._adapter.is_gated:
-            q, gate = (one.contiguous() for one in (q[:, ::2], q[:, 1::2]))
+            q, gate = q[:, ::2].contiguous(), q[:, 1::2]
         rotation = None
         if self._tables is not None:
             rope = self._adapter.ops.rope
             rotation = Rotation(rope, positions, *self._tables, self.norms)
         attended = attend(self.index, q, k, v, self.spec, rotation)
-        if gate is not None:
-            attended = attended * torch.sigmoid(gate)
-        return attended.flatten(1)
+        return attended.flatten(1) if gate is None else states.ops.sigmoid_gate(attended, gate)
 
 
 def states_of(attend: Attend) -> StepStates:

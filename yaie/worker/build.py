@@ -219,7 +219,7 @@ def _bare_worker(
 
         kind = partial(
             StatefulWorker,
-            state_ops=make_state_ops(backend.name, backend.parts),
+            state_ops=make_state_ops(backend.name, backend.parts, model.device),
             make_pool=backend.parts["state_cache"].StatePool,
             num_checkpoints=sizes.num_checkpoints,
             replays_drafts=config.speculate != "off",

@@ -40,6 +40,7 @@ def main() -> None:
                 case.run(ops, case.pool)
         heads, gates = torch.empty(3, 4, 128, dtype=dtype), torch.empty(3, 8, dtype=dtype)
         ops.delta_inputs(heads, heads, gates, gates, torch.empty(8), torch.empty(8))
+        ops.sigmoid_gate(heads, heads)
         for gate_first in (False, True):
             wide = torch.empty(3, 512, dtype=dtype)
             ops.gated_norm(heads, wide, wide[0, :128], 1e-6, gate_first)

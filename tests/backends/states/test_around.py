@@ -11,11 +11,7 @@ from transformers.models.granitemoehybrid import modeling_granitemoehybrid as gr
 from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen
 
 from grader.kit.triton_watch import watching
-from tests.backends.states.test_state_ops import DEVICES, every_backend
-from yaie.backends.states import make_state_ops
-from yaie.parts import load_parts
-
-PARTS = load_parts("none", labs=["state_cache"])
+from tests.backends.states.test_state_ops import DEVICES, every_backend, ops_of
 
 EPS = 1e-6
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -59,7 +55,7 @@ def test_inputs_of_the_delta_rule(
     q, k = (one.unflatten(1, (heads, d)) for one in (q, k))
     a = a * 20  # where softplus is straight, and where it is hardly above zero
     log_a, dt_bias = (drawn.weight(v_heads).float() for _ in range(2))
-    got = make_state_ops(backend, PARTS).delta_inputs(q, k, a, b, log_a, dt_bias, EPS)
+    got = ops_of(backend).delta_inputs(q, k, a, b, log_a, dt_bias, EPS)
     near(got[0], (qwen.l2norm(q.float()) * d**-0.5).to(dtype))
     near(got[1], qwen.l2norm(k.float()).to(dtype))
     near(got[2], -log_a.exp() * F.softplus(a.float() + dt_bias))
@@ -79,7 +75,7 @@ def test_the_gated_norm_of_qwen(
     theirs = qwen.Qwen3_5RMSNormGated(d, EPS)
     theirs.weight.data = drawn.weight(d)
     x = x.unflatten(1, (rows, d))
-    got = make_state_ops(backend, PARTS).gated_norm(x, gate, theirs.weight.data, EPS)
+    got = ops_of(backend).gated_norm(x, gate, theirs.weight.data, EPS)
     near(got, theirs(x, gate.unflatten(1, (rows, d))).flatten(1).detach())
 
 
@@ -93,18 +89,32 @@ def test_the_gated_norm_of_granite(backend: str, dtype: torch.dtype, rows: int, 
     theirs.weight.data = drawn.weight(rows * d)
     weight = theirs.weight.data.view(rows, d)
     x_rows = x.unflatten(1, (rows, d))
-    got = make_state_ops(backend, PARTS).gated_norm(x_rows, gate, weight, EPS, gate_first=True)
+    got = ops_of(backend).gated_norm(x_rows, gate, weight, EPS, gate_first=True)
     near(got, theirs(x, gate).detach())
+
+
+@every_backend
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("heads", "d"), [(1, 16), (3, 24), (16, 256)])
+def test_the_gate_of_attention_is_as_pytorch_rounds_it(
+    backend: str, dtype: torch.dtype, heads: int, d: int
+) -> None:
+    """Queries and gates take turns, head by head, and stay where the product has put them."""
+    drawn = Drawn(backend, dtype)
+    x, both = drawn.cut(5, heads * d, 2 * heads * d)
+    x, gate = x.unflatten(1, (heads, d)), both.unflatten(1, (2 * heads, d))[:, 1::2]
+    near(ops_of(backend).sigmoid_gate(x, gate), (x * torch.sigmoid(gate)).flatten(1))
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="the interpreter is off")
 def test_no_address_is_outside_of_a_tensor() -> None:
     drawn = Drawn("triton", torch.float32)
     q, k, a, b = drawn.cut(2, 72, 72, 6, 6)
-    ops = make_state_ops("triton", PARTS)
+    ops = ops_of("triton")
     with watching() as seen:
         heads = (one.unflatten(1, (3, 24)) for one in (q, k))
         made = ops.delta_inputs(*heads, a, b, drawn.weight(6), drawn.weight(6))
         normed = ops.gated_norm(made[0], k, drawn.weight(24), EPS)
-    assert seen.kernels == ["delta_inputs_kernel", "gated_norm_kernel"]
+        ops.sigmoid_gate(made[0], made[1])
+    assert seen.kernels == ["delta_inputs_kernel", "gated_norm_kernel", "sigmoid_gate_kernel"]
     assert all(one.isfinite().all() for one in (*made, normed))

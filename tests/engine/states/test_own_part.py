@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.learner import faults_of, hand_in, hand_in_faulty
 from yaie.backends.states import make_state_ops
@@ -33,7 +34,7 @@ def engine(model: str, mine: str) -> LLMEngine:
 def test_a_learners_part_goes_before_cpp(labs: Path) -> None:
     hand_in(labs, LAB)
     parts = load_parts(LAB, labs=[LAB])
-    assert type(make_state_ops("cpu", parts)) is TorchStateOps
+    assert type(make_state_ops("cpu", parts, torch.device("cpu"))) is TorchStateOps
 
 
 def test_hybrids_run_on_a_learners_part(model: str, labs: Path) -> None:

@@ -14,6 +14,8 @@ NARROW = 2048
 """Columns of the residual up to which any number of rows up to MOST_ROWS gains."""
 WIDEST = 4096
 """Columns that a program of `row_kernel` holds at once: 128 a thread of four warps."""
+LONG = 2048
+"""Columns that it takes at a time where there are more, or few rows of the weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def tile_for(rows: int, n: int, k: int) -> RowTile | Tile:
     batch is computed as one that is not."""
     padded = triton.next_power_of_2(rows)
     if padded == 1 or (padded == 2 and k <= WIDEST):
-        return _row_tile(k)
+        return _row_tile(n, k)
     padded = max(8, padded)  # fewer are no operand of tensor cores
     if n <= 2048 or (padded == 8 and n * k <= 2**25):
         return Tile(padded, 16, 256, warps=2 if padded <= 16 else 4, stages=6, ahead=1024)
@@ -63,7 +65,11 @@ def tile_for(rows: int, n: int, k: int) -> RowTile | Tile:
     return Tile(padded, 64, 128, warps=4, stages=4 if padded == 8 else 6, ahead=512)
 
 
-def _row_tile(k: int) -> RowTile:
+def _row_tile(n: int, k: int) -> RowTile:
+    """Of a 4B model with 2,560 columns in the residual, whose inner layer has 9,216, a product onto the
+    residual took 13.1 us in place of 15.8 (9,216 inputs) and 6.6 in place of 7.7 (4,096)."""
     if k > WIDEST:
-        return RowTile(2, 2048, warps=4)
+        return RowTile(4 if k % LONG else 2, LONG, warps=4)
+    if k == WIDEST and n < WIDEST:
+        return RowTile(4, LONG, warps=4)
     return RowTile(4, triton.next_power_of_2(k), warps=1 if k <= 1024 else 4)

@@ -8,20 +8,25 @@ the rules in a layer. Lab 22's part computes the short convolution and the delta
 the delta rule's decode step in Triton.
 """
 
+import torch
+
+from yaie.backends.triton import has_triton
 from yaie.core.contracts.states import StateOps
 from yaie.parts import Parts
 
 LAB = "state_cache"
 
 
-def make_state_ops(backend: str, parts: Parts) -> StateOps:
+def make_state_ops(backend: str, parts: Parts, device: torch.device) -> StateOps:
     """What computes layers with a state for the backend of this name: Triton, C++, or else PyTorch.
-    A learner's part goes before C++.
+    A learner's part goes before C++. CUDA C++ has no kernels for them: on a GPU Triton's stand in, since
+    PyTorch's chunks cannot be recorded in a CUDA graph.
 
     Raises KernelError where C++ does not compile.
     """
     part = parts[LAB]
-    if backend in ("triton", "flashinfer"):
+    stands_in = backend == "cuda" and device.type == "cuda" and has_triton()
+    if backend in ("triton", "flashinfer") or stands_in:
         from yaie.backends.states.triton import TritonStateOps
 
         return TritonStateOps(part)

@@ -35,6 +35,9 @@ class PlainAround:
         normed = x.to(dtype) * weight
         return (normed if gate_first else (normed * factor).to(dtype)).flatten(1)
 
+    def sigmoid_gate(self, x: Tensor, gate: Tensor) -> Tensor:
+        return (x * gate.sigmoid()).flatten(1)
+
 
 def _unit(x: Tensor, length: float, eps: float) -> Tensor:
     wide = x.to(torch.promote_types(torch.float32, x.dtype))

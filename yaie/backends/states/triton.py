@@ -6,7 +6,12 @@ import torch
 import triton
 from torch import Tensor
 
-from yaie.backends.states.kernels.around import delta_inputs_kernel, gated_norm_kernel
+from yaie.backends.early import early_launch, starts_early
+from yaie.backends.states.kernels.around import (
+    delta_inputs_kernel,
+    gated_norm_kernel,
+    sigmoid_gate_kernel,
+)
 from yaie.backends.states.kernels.conv import conv_chunks_kernel, conv_tails_kernel
 from yaie.backends.states.kernels.delta import delta_chunks_kernel, delta_prepare_kernel
 from yaie.backends.states.kernels.scan import scan_chunks_kernel, scan_step_kernel
@@ -81,7 +86,7 @@ class TritonStateOps:
             )  # fmt: skip
         conv_tails_kernel[blocks, n](
             out, x, weight, bias, pool, *where, channels, x.stride(0), pool.stride(0), **sizes,
-            STEP=is_step, KEPT=triton.next_power_of_2(width - 1),
+            STEP=is_step, KEPT=triton.next_power_of_2(width - 1), **_early(x),
         )  # fmt: skip
         return out
 
@@ -194,7 +199,7 @@ class TritonStateOps:
             q_out, k_out, log_decay, beta, q, k, a, b, log_a, dt_bias, *q.stride()[:2],
             *k.stride()[:2], a.stride(0), b.stride(0), d**-0.5, eps, HEADS=heads, GROUP=group,
             D=d, BLOCK_D=block_d, TILE=tile, GATES=triton.next_power_of_2(tile * group),
-            num_warps=4,
+            num_warps=4, **_early(q),
         )  # fmt: skip
         return q_out, k_out, log_decay, beta
 
@@ -209,9 +214,28 @@ class TritonStateOps:
         gated_norm_kernel[triton.cdiv(rows, tile), num_tokens](
             out, x, gate, weight, *x.stride()[:2], gate.stride(0),
             0 if weight.dim() == 1 else weight.stride(0), eps, ROWS=rows, D=d, BLOCK_D=block_d,
-            TILE=tile, GATE_FIRST=gate_first, num_warps=4,
+            TILE=tile, GATE_FIRST=gate_first, num_warps=4, **_early(x),
         )  # fmt: skip
         return out
+
+    def sigmoid_gate(self, x: Tensor, gate: Tensor) -> Tensor:
+        x, gate = map(side_by_side, (x, gate))
+        num_tokens, heads, d = x.shape
+        block_d = triton.next_power_of_2(d)
+        tile = min(max(1, AROUND_CELLS // block_d), triton.next_power_of_2(heads))
+        out = torch.empty(num_tokens, heads * d, dtype=x.dtype, device=x.device)
+        sigmoid_gate_kernel[triton.cdiv(heads, tile), num_tokens](
+            out, x, gate, *x.stride()[:2], *gate.stride()[:2], HEADS=heads, D=d, BLOCK_D=block_d,
+            TILE=tile, num_warps=4, **_early(x),
+        )  # fmt: skip
+        return out
+
+
+def _early(x: Tensor) -> dict[str, bool]:
+    """For kernels that ask for nothing before the one in front of them has ended. The product behind a
+    layer's rule then has its weights on the way while the norm before it still runs."""
+    early = starts_early(x.device)
+    return {"EARLY": early, **early_launch(early)}
 
 
 def _all_single(batch: StateBatch, num_tokens: int) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 from yaie.bench.collectives import Algorithm
-from yaie.bench.known_shapes import SHAPES
+from yaie.bench.known_shapes import HYBRIDS, SHAPES
 from yaie.bench.report import save, show
 from yaie.bench.scale.machines import MACHINES, Known
 from yaie.bench.scale.predict import Predicted, predict
@@ -23,8 +23,9 @@ WIDTH = 2
 
 
 def dims(shape: str) -> Dims:
-    """The numbers of a shape, in bfloat16. Raises ConfigError if there is none of this name."""
-    known = {name: values for name, (_, values) in SHAPES.items()}
+    """The numbers of a shape, in bfloat16, of a model whose layers all attend. Raises ConfigError if
+    there is none of this name."""
+    known = {name: values for name, (kind, values) in SHAPES.items() if kind not in HYBRIDS}
     if shape not in known:
         raise ConfigError(
             f"--shape is one of {', '.join(known)}; there is no {shape!r}", param="shape"

@@ -129,6 +129,11 @@ class StateOps(Protocol):
         before the norm if it is `gate_first`. weight: [d], or [rows, d]. Returns [T, rows * d]."""
         ...
 
+    def sigmoid_gate(self, x: "Tensor", gate: "Tensor") -> "Tensor":
+        """x [T, heads, d], what heads attended to, times sigmoid of the gate [T, heads, d]. Rounded
+        behind either. Returns [T, heads * d]."""
+        ...
+
 
 class StateTensor(NamedTuple):
     """One of the tensors that a layer keeps of a sequence. dtype: as the layer wants it, whatever the

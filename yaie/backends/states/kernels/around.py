@@ -3,6 +3,7 @@ step of a few sequences each takes about as long as the rule itself."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -26,9 +27,15 @@ def unit_heads(to, x, mask, length, eps):
 def delta_inputs_kernel(
     q_out, k_out, log_decay, beta, q, k, a, b, log_a, dt_bias, q_stride, q_head, k_stride, k_head,
     a_stride, b_stride, length, eps, HEADS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr,
-    BLOCK_D: tl.constexpr, TILE: tl.constexpr, GATES: tl.constexpr,
+    BLOCK_D: tl.constexpr, TILE: tl.constexpr, GATES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Program (tile, token): TILE heads of q and of k, and the gates of the heads that go with them."""
+    """Program (tile, token): TILE heads of q and of k, and the gates of the heads that go with them.
+
+    EARLY: see `yaie.backends.early`.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     tile, token = tl.program_id(0), tl.program_id(1).to(tl.int64)
     head = tile * TILE + tl.arange(0, TILE)
     of_d = tl.arange(0, BLOCK_D)
@@ -56,9 +63,13 @@ def delta_inputs_kernel(
 def gated_norm_kernel(
     out, x, gate, weight, x_stride, x_row, gate_stride, weight_row, eps, ROWS: tl.constexpr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, TILE: tl.constexpr, GATE_FIRST: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Program (tile, token): TILE rows of x [token, ROWS, D]. Rounded behind the quotient, the weight
-    and a gate that comes last."""
+    and a gate that comes last. EARLY: as above."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     token = tl.program_id(1).to(tl.int64)
     row, of_d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, BLOCK_D)
     mask = (row < ROWS)[:, None] & (of_d < D)[None, :]
@@ -77,3 +88,25 @@ def gated_norm_kernel(
     if not GATE_FIRST:
         value = value.to(dtype).to(tl.float32) * factor
     tl.store(out + token * (ROWS * D) + inner, value.to(dtype), mask=mask)
+
+
+@triton.jit
+def sigmoid_gate_kernel(
+    out, x, gate, x_stride, x_head, gate_stride, gate_head, HEADS: tl.constexpr, D: tl.constexpr,
+    BLOCK_D: tl.constexpr, TILE: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Program (tile, token): TILE heads of x. EARLY: as above."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
+    token = tl.program_id(1).to(tl.int64)
+    head, of_d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, BLOCK_D)
+    mask = (head < HEADS)[:, None] & (of_d < D)[None, :]
+    dtype: tl.constexpr = x.dtype.element_ty
+    at = x + token * x_stride + head[:, None] * x_head + of_d[None, :]
+    value = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+    at = gate + token * gate_stride + head[:, None] * gate_head + of_d[None, :]
+    raw = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+    share = (1.0 / (1.0 + tl.exp(-raw))).to(dtype).to(tl.float32)
+    to = out + token * (HEADS * D) + head[:, None] * D + of_d[None, :]
+    tl.store(to, (value * share).to(dtype), mask=mask)

@@ -2,6 +2,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from yaie.backends.states.kernels.tiles import sequence_of
 
@@ -58,10 +59,13 @@ def conv_chunks_kernel(
 def conv_tails_kernel(
     out, x, weight, bias, pool, starts, slots, is_fresh, n, channels, x_stride, slot_stride,
     WIDTH: tl.constexpr, BIAS: tl.constexpr, SILU: tl.constexpr, STEP: tl.constexpr,
-    KEPT: tl.constexpr, BLOCK: tl.constexpr,
+    KEPT: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Program (block, sequence): the new tail of BLOCK channels. STEP: a sequence has one token, and
-    what comes of it is computed here as well."""
+    what comes of it is computed here as well. EARLY: see `yaie.backends.early`."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     seq = tl.program_id(1)
     begin, end = tl.load(starts + seq), tl.load(starts + seq + 1)
     length = end - begin

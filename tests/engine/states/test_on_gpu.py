@@ -1,0 +1,58 @@
+"""A model whose layers keep a state, on a GPU: transformers' tokens, replayed or launched one by one."""
+
+from typing import Any
+
+import pytest
+
+from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, outputs, run
+from tests.engine.oracle import greedy, make_prompts
+from tests.models.tiny import AMPLIFIED, tiny_model
+from yaie import LLMEngine
+from yaie.core.errors import KernelError
+from yaie.cuda.nvcc import find_nvcc
+
+pytestmark = pytest.mark.gpu
+FAMILIES = ("lfm2", "qwen3_5", "granite4-h")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "replayed": {"graphs": "on"},
+    "in small chunks": {"graphs": "on", "token_budget": 64},
+    "launched": {"graphs": "off", "token_budget": 64},
+    "cuda": {"backend": "cuda", "graphs": "on"},
+    "pytorch": {"backend": "torch"},
+}
+
+
+@pytest.fixture(scope="module")
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """With prompts whose answers no order of sums decides."""
+    family = request.param
+    folder = tiny_model(family, tmp_path_factory.mktemp("models") / family)
+    prompts = make_prompts(64, vocab=256)
+    expected, margins = greedy(folder, prompts, MAX_TOKENS)
+    least = 5 * AMPLIFIED.get(family, ROUNDING)
+    decided = [i for i, margin in enumerate(margins) if margin > least][:24]
+    assert len(decided) >= 12
+    return Case(folder, [prompts[i] for i in decided], [expected[i] for i in decided])
+
+
+def engine_on_gpu(case: Case, settings: dict[str, Any]) -> LLMEngine:
+    """With no more sizes of graphs than these prompts need."""
+    few = {"max_num_seqs": 24, "token_budget": 256, "num_blocks": 512, "dtype": "float32"}
+    try:
+        return case.engine(**{**few, "device": "cuda", "mine": "none", **settings})
+    except KernelError as error:
+        if find_nvcc() is not None:
+            raise
+        pytest.skip(error.message)
+
+
+@pytest.mark.parametrize("case", FAMILIES, indirect=True, scope="module")
+@pytest.mark.parametrize("name", SETTINGS)
+def test_answers_are_those_of_transformers(case: Case, name: str) -> None:
+    """And again from the cache, which resumes from checkpoints."""
+    engine = engine_on_gpu(case, SETTINGS[name])
+    assert outputs(run(engine, case.prompts)) == case.expected
+    again = run(engine, case.prompts)
+    assert outputs(again) == case.expected
+    assert max(request.num_cached_tokens for request in again) > 0
+    engine.close()
