@@ -31,6 +31,7 @@ class UnsettledStates(ABC):
     def __init__(self, ops: StateOps, slots: Tensor, back: Tensor) -> None:
         """slots: [m] int64, whose states are kept from before the step, and put to the slots `back`."""
         self.delta_inputs, self.gated_norm = ops.delta_inputs, ops.gated_norm
+        self.sigmoid_gate = ops.sigmoid_gate
         self._ops = ops
         self._slots = slots
         self._back = back
