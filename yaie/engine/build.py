@@ -97,7 +97,7 @@ def build(
     executor = StepExecutor(worker, encoder, vocab_size, hooks, isolation)
     texts = TextIsolation(isolation, scheduler)
     engine, detokenizers = parts["engine"], Detokenizers(parts, model.tokenizer)
-    core: EngineCore = engine.EngineCore(
+    loop: EngineCore = engine.EngineCore(
         scheduler,
         executor,
         texts.detokenizers(detokenizers.usual, detokenizers.special),
@@ -107,13 +107,12 @@ def build(
         model.eos_token_ids,
     )
     if overlapped:
-        core = parts["cuda_graphs"].OverlappedLoop(core, scheduler, executor)
-    core = IsolatingCore(core, scheduler, isolation, texts)
+        loop = parts["cuda_graphs"].OverlappedLoop(loop, scheduler, executor)
     graphs: Graphs = "off" if inner.runner is None else "lazy"
     if config.graphs == "padded":
         graphs = "padded"
     return Machine(
-        core=core,
+        core=IsolatingCore(loop, scheduler, isolation, texts),
         scheduler=scheduler,
         cache=cache,
         blocks=blocks,

@@ -142,7 +142,7 @@ class LLMEngine:
     @property
     def num_waiting(self) -> int:
         """Requests in the queue."""
-        return self._machine.num_waiting
+        return self._machine.core.num_waiting
 
     def check_params(self, params: SamplingParams) -> None:
         """Raise InvalidRequestError for what `add_request` would refuse in them whatever the prompt.
@@ -198,10 +198,7 @@ class LLMEngine:
         """Compute one step; returns what each request gained, also in steps that another caller's
         `generate` or stream took. What fails ends with FinishReason.ERROR (`isolation.py`)."""
         core = self._machine.core
-        return self._told(core.step() if core.has_work else [])
-
-    def _told(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
-        """Count the outputs of a step; returns those that belong to its caller."""
+        outputs = core.step() if core.has_work else []
         self._counters.stepped(outputs)
         if self._router is None:
             return outputs
@@ -221,6 +218,16 @@ class LLMEngine:
     def num_steps(self) -> int:
         """Steps since it started."""
         return self._counters.steps
+
+    @property
+    def num_tokens(self) -> int:
+        """What vLLM counts, since it started: tokens of prompts, those from the cache left out, and those
+        generated.
+
+        Not what forward passes computed: the first token of an answer comes without one of its own, and
+        the last is never an input.
+        """
+        return self._counters.prefilled_tokens + self._counters.generation_tokens
 
     def take_started(self) -> list[str]:
         """Ids of the requests that had their first turn since the last call, and are not over."""

@@ -8,12 +8,10 @@ from yaie.core.step import StepInput
 from yaie.worker.transfer import on_device
 
 
-def finite_chunks(hidden: Tensor, step: StepInput) -> Tensor | None:
-    """Whether the states of each chunk are finite, [chunks] bool; the sampler checks all other rows.
-    None if there are no chunks."""
+def finite_chunks(hidden: Tensor, step: StepInput) -> Tensor:
+    """Whether the states of each chunk are finite, [chunks] bool: of a step that has some. The sampler
+    checks all other rows."""
     lens, samples = step.num_tokens, step.samples
-    if lens[-1] == 1 and samples.all():  # single tokens come first, so there is nothing else
-        return None
     first = int(np.argmax((lens > 1) | ~samples))
     begin = int(lens[:first].sum())
     bad = ~hidden[begin:].sum(dim=1, dtype=torch.float32).isfinite()

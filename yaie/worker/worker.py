@@ -146,7 +146,8 @@ class Worker:
             if "leaving" in step.extras:
                 blocks = step.extras["leaving"]["blocks"]
                 leaving = self.to_host(taken(self.pool, self.adapter, blocks))
-        self.batch.note_blocks(step)
+        if len(step.table_seats):
+            self.batch.note_blocks(step)
         return leaving
 
     def _compute(self, step: StepInput) -> tuple[Begun, RowOrder | None]:
@@ -197,12 +198,16 @@ class Worker:
     def begin(self, step: StepInput, hidden: Tensor) -> Begun:
         """Go on from the states [T, hidden] of a step's tokens. It draws, unless it waits for masks."""
         ends = np.cumsum(step.num_tokens, dtype=np.int32)
-        begun = Begun(step, readouts=self._readouts(step, ends, hidden))
-        if (finite := finite_chunks(hidden, step)) is not None:
-            begun.all_finite = self.to_host(finite)
+        begun = Begun(step)
+        if step.extras:
+            begun.readouts = self._readouts(step, ends, hidden)
+        if step.num_tokens[-1] > 1 or not step.samples.all():  # single tokens come first
+            begun.all_finite = self.to_host(finite_chunks(hidden, step))
         if step.samples.any():
             begun.rows, hidden = self._rows(step, ends, hidden)
-            drawn = self._drawn_from_parts(begun.rows, step, hidden)
+            drawn = None
+            if self.adapter.shard.size > 1 and not step.masked and not step.extras:
+                drawn = self._drawn_from_parts(begun.rows, hidden)
             if drawn is not None:
                 self._note(begun, drawn)
             else:
@@ -213,8 +218,6 @@ class Worker:
 
     def _readouts(self, step: StepInput, ends: Ints, hidden: Tensor) -> list[Readout]:
         """What the step is asked for."""
-        if not step.extras:
-            return []
         computed = Computed(step, ends, hidden, self.batch, self.adapter.logits, self.to_host)
         return [make(computed) for name, make in self.readouts.items() if name in step.extras]
 
@@ -232,11 +235,9 @@ class Worker:
             hidden = hidden[on_device(places, self.device).long()]
         return rows, hidden
 
-    def _drawn_from_parts(self, rows: Rows, step: StepInput, hidden: Tensor) -> Tensor | None:
+    def _drawn_from_parts(self, rows: Rows, hidden: Tensor) -> Tensor | None:
         """Where each rank has a part of the logits: what is drawn from states [n, hidden], [n] int64.
-        None if they are needed whole, or are."""
-        if self.adapter.shard.size == 1 or step.masked or step.extras:
-            return None
+        None if they are needed whole."""
         if self.split_sampler is not None and rows.is_plain:
             return self.split_sampler.sample(self.adapter.local_logits(hidden), rows.batch)
         return self.adapter.first_choice(hidden) if rows.takes_the_best else None

@@ -170,9 +170,12 @@ class EngineThread:
             engine.on_loss(self._lost)
             engine.on_wake(lambda: self._inbox.put(Wake()))
             self._tell(Ready(engine.info))
+            works = False
             while self._running:
-                self._obey(engine, latencies, wait=steps.left == 0 or not engine.has_work)
-                if self._running and engine.has_work and steps.left != 0:
+                if not works or not self._inbox.empty():
+                    self._obey(engine, latencies, wait=not works)
+                works = self._running and steps.left != 0 and engine.has_work
+                if works:
                     self._watchdog.began = time.monotonic()
                     outputs = engine.step()
                     self._watchdog.began = None
@@ -184,8 +187,10 @@ class EngineThread:
         self._end()
 
     def _obey(self, engine: "LLMEngine", latencies: Latencies, wait: bool) -> None:
-        if wait and self._publisher.is_on:
-            self._publisher.idle()
+        if wait:
+            latencies.rest()
+            if self._publisher.is_on:
+                self._publisher.idle()
         while self._running and (wait or not self._inbox.empty()):  # no other thread takes from it
             self._do(self._inbox.get(), engine, latencies)
             wait = False

@@ -36,6 +36,8 @@ REQUEST_SECONDS = (
 )  # fmt: skip
 STEP_TOKENS = tuple(float(1 << k) for k in (0, *range(3, 15)))
 CHOICES = (1.0, 2.0, 5.0, 10.0, 20.0)
+FRESH_SECONDS = 0.1
+"""How old the engine's figures may be while it computes: to read them takes a dozen calls."""
 PREEMPTIONS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)  # 0 is ours: it tells who kept their place
 
 
@@ -59,7 +61,7 @@ class Histogram:
 
 
 class Telemetry:
-    """stats: `LLMEngine.stats()` after the last step, empty while it loads. finished: how many requests
+    """stats: `LLMEngine.stats()` as of late (FRESH_SECONDS), empty while it loads. finished: how many requests
     ended how, for every reason. deferred: how many requests each submission has whose grammar is being
     compiled, so that they cannot be queued yet; written by those who wait for that."""
 
@@ -99,30 +101,40 @@ class Latencies:
         self._changed = changed
         self._first: dict[str, float] = {}  # by request, when its first token came, and
         self._latest: dict[str, float] = {}  # its latest
+        self._num_tokens = engine.num_tokens  # after the last step
         self.refresh()
-        self._num_tokens = _prompt_and_generated(self.telemetry.stats)  # after the last step
 
     def refresh(self) -> None:
         """Read the engine's figures; the last ones stay if a learner's part cannot tell its own."""
+        self._is_fresh, self._read_at = True, time.monotonic()
         try:
             self.telemetry.stats = self._engine.stats()
         except Exception:
             logger.debug("the engine's figures could not be read", exc_info=True)
         self._changed.set()
 
+    def rest(self) -> None:
+        """No step follows for now: the figures are those after the last one."""
+        if not self._is_fresh:
+            self.refresh()
+
     def stepped(self, outputs: Iterable[tuple[Request, RequestOutput]]) -> None:
         """A step has ended with these outputs. What cannot be measured is missing from the figures, and
         costs nobody an answer."""
+        now = time.monotonic()
         try:
-            self._measure(outputs)
+            self._measure(outputs, now)
         except Exception:
             logger.warning("a step could not be measured", exc_info=True)
+        self._is_fresh = False
+        if now - self._read_at >= FRESH_SECONDS:
+            self.refresh()
+        else:
+            self._changed.set()
 
-    def _measure(self, outputs: Iterable[tuple[Request, RequestOutput]]) -> None:
-        now = time.monotonic()
+    def _measure(self, outputs: Iterable[tuple[Request, RequestOutput]], now: float) -> None:
         telemetry = self.telemetry
-        self.refresh()
-        before, self._num_tokens = self._num_tokens, _prompt_and_generated(telemetry.stats)
+        before, self._num_tokens = self._num_tokens, self._engine.num_tokens
         if tokens := self._num_tokens - before:
             telemetry.step_tokens.observe(tokens)
         gaps: dict[float, int] = {}
@@ -171,15 +183,6 @@ class Latencies:
         telemetry.preemptions.observe(request.num_preemptions)
         if request.index == 0:  # once for each prompt, not for each choice
             telemetry.choices.observe(request.params.n)
-
-
-def _prompt_and_generated(stats: dict[str, float]) -> float:
-    """What vLLM counts in a step: tokens of prompts, those from the cache left out, and those generated.
-
-    Not what the forward pass computed: the first token of an answer comes without one of its own, and
-    the last is never an input.
-    """
-    return stats.get("prefilled_tokens", 0) + stats.get("generation_tokens", 0)
 
 
 def _one_two_five(largest: int) -> tuple[float, ...]:

@@ -75,11 +75,13 @@ class StepEncoder:
         step.seats = ints(seats)
         if step.new is not None:
             step.new.seats = ints(entered)
-        step.swap_out, step.swap_in = _pairs(plan.swap_out), _pairs(plan.swap_in)
-        step.copies = _pairs(plan.copies)
+        moves = plan.swap_out or plan.swap_in or plan.copies
+        if moves:
+            step.swap_out, step.swap_in = _pairs(plan.swap_out), _pairs(plan.swap_in)
+            step.copies = _pairs(plan.copies)
         if columns:
             _set_tables(step, columns)
-        self._num_steps += not plan.is_empty
+        self._num_steps += bool(seats or moves)
         return step
 
     def _without_seats(

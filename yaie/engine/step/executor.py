@@ -89,8 +89,8 @@ class SentStep:
         self._begin = begin
 
     def send_masks(self) -> None:
-        """Let the step sample. All tokens of its constrained requests are known by now. Twice is
-        harmless."""
+        """Let the step sample. All tokens of its constrained requests are known by now. Twice, or where
+        there are none, is harmless."""
         if self.masks is None or self.handle is None:
             return
         masks, self.masks = self.masks, None
@@ -110,13 +110,16 @@ class SentStep:
         """See the contract. Raises StepFaultError."""
         if self.handle is None:
             return StepOutcome()
-        self.send_masks()
+        if self.masks is not None:
+            self.send_masks()
         result = self.handle.result()
         if result.fault is not None:
             raise StepFaultError(result.fault)
         if self.asked:
             self._note(result.extras)
-        outcome = StepOutcome(result.token_ids, self._failed(result))
+        outcome = StepOutcome(result.token_ids)
+        if self._isolation.failed or result.corrupted or result.out_of_memory:
+            outcome.failed = self._failed(result)
         seconds = time.perf_counter() - self._begin
         for observer in self._observers:
             observer.stepped(self._plan, result, seconds)

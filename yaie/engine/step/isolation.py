@@ -34,17 +34,15 @@ NOT_THE_REQUESTS = (KeyboardInterrupt, EngineDeadError)
 
 
 class Isolation:
-    """The requests of one machine that failed by themselves since the last step."""
+    """The requests of one machine that failed by themselves since the last step.
+
+    failed: why, in words and by kind. Nearly always there is none.
+    """
 
     def __init__(self, parts: Parts | None = None) -> None:
         """parts: in use, if a learner's are among them: then it is told which failed, and where."""
         self._parts = parts
-        self._failed: dict[Request, tuple[str, FailureKind]] = {}
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether no request has failed."""
-        return not self._failed
+        self.failed: dict[Request, tuple[str, FailureKind]] = {}
 
     def call(
         self,
@@ -59,7 +57,7 @@ class Isolation:
 
         kind: of the failure, where the reference is to blame.
         """
-        if request in self._failed:
+        if request in self.failed:
             return otherwise
         try:
             return work(*args)
@@ -75,7 +73,8 @@ class Isolation:
         work: changes nothing, and does for several what it does for each. Raises what it raises for
         none of them alone.
         """
-        self.take_off(items)
+        if self.failed:
+            self.take_off(items)
         try:
             return work(items)
         except NOT_THE_REQUESTS:
@@ -88,8 +87,7 @@ class Isolation:
 
     def take_off(self, items: list[ScheduledRequest]) -> None:
         """Drop the shares of those that have failed."""
-        if self._failed:
-            items[:] = [item for item in items if item.request not in self._failed]
+        items[:] = [item for item in items if item.request not in self.failed]
 
     def fail(
         self, request: Request, error: BaseException, kind: FailureKind = FailureKind.ENGINE
@@ -97,31 +95,29 @@ class Isolation:
         """Note that this request raised an error. The first one counts; of one that is over, none."""
         if isinstance(error, NOT_THE_REQUESTS):
             raise error
-        if request in self._failed or request.is_finished:
+        if request in self.failed or request.is_finished:
             return
         logger.error("request %s failed alone", request.request_id, exc_info=error)
         parts = self._parts
         if parts and (kind is FailureKind.ENGINE or fault_of(error, parts).lab):
-            self._failed[request] = explained(error, parts), FailureKind.PART
+            self.failed[request] = explained(error, parts), FailureKind.PART
         else:
-            self._failed[request] = _SENTENCES[kind].format(type(error).__name__), kind
+            self.failed[request] = _SENTENCES[kind].format(type(error).__name__), kind
 
     def rows(self, items: Sequence[ScheduledRequest]) -> list[int]:
         """Which of these belong to requests that have failed."""
-        if not self._failed:
-            return []
-        return [row for row, item in enumerate(items) if item.request in self._failed]
+        return [row for row, item in enumerate(items) if item.request in self.failed]
 
     def note(self, request: Request) -> None:
         """Say on a request that has failed why."""
-        request.error, request.failure = self._failed[request]
+        request.error, request.failure = self.failed[request]
 
     def take(self) -> list[Request]:
         """Those that failed since the last call."""
-        failed = list(self._failed)
+        failed = list(self.failed)
         for request in failed:
             self.note(request)
-        self._failed.clear()
+        self.failed.clear()
         return failed
 
 
@@ -257,6 +253,11 @@ class IsolatingCore:
         """See the contract."""
         return self.inner.has_work
 
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        return self._scheduler.num_waiting
+
     def add_request(self, request: Request) -> None:
         """See the contract."""
         self._texts.request = request
@@ -276,10 +277,9 @@ class IsolatingCore:
     def step(self) -> list[RequestOutput]:
         """See the contract."""
         outputs = self.inner.step()
-        if self._isolation.is_clean:
-            return outputs
-        for request in self._isolation.take():
-            self._end(request, outputs)
+        if self._isolation.failed:
+            for request in self._isolation.take():
+                self._end(request, outputs)
         return outputs
 
     def _end(self, request: Request, outputs: list[RequestOutput]) -> None:
