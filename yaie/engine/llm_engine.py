@@ -221,7 +221,7 @@ class LLMEngine:
 
     @property
     def num_tokens(self) -> int:
-        """What vLLM counts, since it started: tokens of prompts, those from the cache left out, and those
+        """What vLLM counts, since the start: tokens of prompts, without those from the cache, and those
         generated.
 
         Not what forward passes computed: the first token of an answer comes without one of its own, and

@@ -242,10 +242,6 @@ class ModelAdapter(ABC):
         """What this rank has of `logits`: [m, held] float32."""
         return self.logits(hidden)
 
-    def all_gather_logits(self, held: Tensor) -> Tensor:
-        """`logits` from what each rank has of them. All ranks ask together."""
-        return held
-
     def first_choice(self, hidden: Tensor) -> Tensor:
         """The most likely token behind each of these states [m, hidden], as greedy sampling draws it:
         [m] int64. Asked where ranks hold parts of the logits, which need not be joined for that."""

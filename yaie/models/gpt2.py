@@ -199,13 +199,13 @@ class GPT2Adapter(ModelAdapter):
         return self.norm(hidden) if self.shard.is_last else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.all_gather_logits(self.local_logits(hidden))
+        held = self.local_logits(hidden)
+        if self.shard.size == 1:
+            return held
+        return self.shard.all_gather_logits(self.config.vocab_size)(held)
 
     def local_logits(self, hidden: Tensor) -> Tensor:
         return self.head.in_float32(hidden)
-
-    def all_gather_logits(self, held: Tensor) -> Tensor:
-        return self.shard.all_gather_logits(self.config.vocab_size)(held)
 
     def first_choice(self, hidden: Tensor) -> Tensor:
         return self.shard.best(self.config.vocab_size)(self.local_logits(hidden))

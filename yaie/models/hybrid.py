@@ -15,9 +15,9 @@ from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.contracts.states import StateLayerSpec, StateTensor, StepStates
 from yaie.core.gemm import FusedGemm
 from yaie.models.adapter import ModelAdapter
+from yaie.models.decoder_weights import PlainGemm
 from yaie.models.layout import Destination, stacked, whole
 from yaie.models.linear import Linear
-from yaie.models.llama import PlainGemm
 from yaie.models.stated import Stated
 
 

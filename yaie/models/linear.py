@@ -49,7 +49,7 @@ class Linear:
 
     def in_float32(self, x: Tensor) -> Tensor:
         """The same in float32 and, where the scheme can, never rounded to the dtype of x."""
-        return self.scheme.in_float32(x)
+        return self.scheme.in_float32(x) if self.scheme.widens else self.scheme(x).float()
 
 
 def tied_linear(table: Tensor) -> Linear:

@@ -61,7 +61,7 @@ class Histogram:
 
 
 class Telemetry:
-    """stats: `LLMEngine.stats()` as of late (FRESH_SECONDS), empty while it loads. finished: how many requests
+    """stats: `LLMEngine.stats()` of late (FRESH_SECONDS), empty while it loads. finished: how many requests
     ended how, for every reason. deferred: how many requests each submission has whose grammar is being
     compiled, so that they cannot be queued yet; written by those who wait for that."""
 

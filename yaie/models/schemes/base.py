@@ -15,9 +15,11 @@ class Scheme(ABC):
     """Storage of one weight, and y = x @ weight.T + bias on it.
 
     extra_bytes: memory that it takes beside a weight that it was given to share.
+    widens: whether its `in_float32` never rounds to the dtype of x.
     """
 
     name: ClassVar[str]
+    widens: ClassVar[bool] = False
     extra_bytes: int = 0
 
     @classmethod
@@ -52,8 +54,8 @@ class Scheme(ABC):
         return None
 
     def in_float32(self, x: Tensor) -> Tensor:
-        """See `Linear.in_float32`."""
-        return self(x).float()
+        """See `Linear.in_float32`. Of one that `widens`."""
+        raise AssertionError("its products have the dtype of x")
 
 
 _REGISTRY: dict[str, type[Scheme]] = {}

@@ -30,6 +30,7 @@ class Fp8(WordScheme):
     checkpoint is read, and no memory is saved. x is not rounded to eight bits, as other engines do."""
 
     name = "fp8"
+    widens = True
     _kept: Fp8Weight | None = None
 
     def _check_sizes(self) -> None:

@@ -15,6 +15,8 @@ from yaie.models.schemes.base import Scheme, register_scheme
 class PlainScheme(Scheme):
     """See `Scheme`. It takes any weight."""
 
+    widens = True
+
     @classmethod
     def suits(
         cls, out_features: int, in_features: int, dtype: torch.dtype, device: torch.device
@@ -46,7 +48,7 @@ class PlainScheme(Scheme):
 
     def in_float32(self, x: Tensor) -> Tensor:
         if not x.is_cuda or x.dtype == torch.float32:
-            return super().in_float32(x)
+            return self(x).float()
         # The product is summed in float32: written as it is, no second kernel has to widen it.
         y = torch.mm(x, self._weight.t(), out_dtype=torch.float32)
         return y if self._bias is None else y + self._bias
