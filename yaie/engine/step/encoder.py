@@ -51,12 +51,14 @@ class StepEncoder:
         self._free = list(range(num_seats))[::-1]
         self._num_steps = 0
 
-    def encode(self, plan: StepPlan) -> StepInput:
-        """The plan as data. Every StepInput must be sent, in order, but those of empty plans.
+    def encode(self, plan: StepPlan) -> StepInput | None:
+        """The plan as data, which must be sent, in order; None if there is nothing to send.
 
         A request whose own data cannot be encoded fails, and is taken off the plan.
         """
         step = self._isolation.each(plan.scheduled, partial(self._without_seats, plan.asks))
+        if not plan.scheduled and plan.is_empty:  # nor does it move blocks
+            return None
         scheduled, seats, entered = plan.scheduled, [], []
         columns: list[tuple[int, int, list[int]]] = []
         for item in scheduled:
@@ -75,13 +77,12 @@ class StepEncoder:
         step.seats = ints(seats)
         if step.new is not None:
             step.new.seats = ints(entered)
-        moves = plan.swap_out or plan.swap_in or plan.copies
-        if moves:
+        if plan.swap_out or plan.swap_in or plan.copies:
             step.swap_out, step.swap_in = _pairs(plan.swap_out), _pairs(plan.swap_in)
             step.copies = _pairs(plan.copies)
         if columns:
             _set_tables(step, columns)
-        self._num_steps += bool(seats or moves)
+        self._num_steps += 1
         return step
 
     def _without_seats(

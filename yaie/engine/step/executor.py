@@ -49,7 +49,7 @@ class StepExecutor:
         begin = time.perf_counter()  # on a CPU a step is computed when `execute` returns
         step = self._encoder.encode(plan)
         sent = SentStep(plan, self._isolation, self._hooks.observers, begin)
-        if plan.is_empty:
+        if step is None:
             return sent
         sent.asked = step.extras
         sent.handle = self._worker.execute(step)
