@@ -1,28 +1,26 @@
-"""The engine that everybody calls: text in, text out, one step at a time.
+"""The engine that everybody calls: requests in, what they gained out, one step at a time.
 
-`AsyncEngine` runs it behind the server; `generate` and `chat_completion` run it to the end here.
+`AsyncEngine` runs it behind the server; `generate` and `chat_completion` are in `offline.py`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from yaie.core.batch import StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
-from yaie.core.errors import EngineDeadError, EngineOverloadedError, InvalidRequestError, YaieError
-from yaie.core.output import RequestOutput, Submitted
-from yaie.core.params import PromptOptions, SamplingParams
-from yaie.core.request import FinishReason, Request
+from yaie.core.errors import EngineDeadError, EngineOverloadedError
+from yaie.core.output import RequestOutput
+from yaie.core.params import SamplingParams
+from yaie.core.request import Request
 from yaie.engine.build import build, overlaps
 from yaie.engine.configured import configured
 from yaie.engine.drafting.loading import load_drafting
 from yaie.engine.info import EngineInfo
 from yaie.engine.input.processor import InputProcessor, Prompt
-from yaie.engine.input.prompt_text import encode_chat
 from yaie.engine.loading import load_model
 from yaie.engine.machine import Machine
-from yaie.engine.output_router import OutputRouter
+from yaie.engine.offline import Json, Offline
 from yaie.engine.step.counters import Counters
 from yaie.engine.step.explaining import parts_in_steps
 from yaie.engine.step.recovery import RecoveringMachine
@@ -31,10 +29,8 @@ from yaie.parts import Part
 from yaie.worker.parallel.launch import Launch
 from yaie.worker.worker import Worker as LocalWorker
 
-Json = dict[str, Any]
 
-
-class LLMEngine:
+class LLMEngine(Offline):
     """Loads a model and serves requests on the parts in use. Not thread-safe: one caller at a time.
 
     max_model_len: longest sequence, prompt and output together.
@@ -64,7 +60,6 @@ class LLMEngine:
         self._drafting = load_drafting(self.config, self._model, self.backend)
         self.max_model_len = self._model.max_length
         self._counters = Counters()
-        self._router: OutputRouter | None = None  # while `generate` or a stream takes turns
         threaded = overlaps(self.config, self._model)
         self._governor = governor_for(self.config, self._model.device, threaded=threaded)
         self._machine: Machine | RecoveringMachine = self._assembled()
@@ -242,105 +237,6 @@ class LLMEngine:
 
     def _abort(self, request_id: str) -> bool:
         return self._machine.core.abort(request_id)
-
-    def generate(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
-        **sampling: Any,
-    ) -> list[str]:
-        """Complete every prompt; `n` texts for each, in order. params: for all, or one for each prompt.
-        sampling: fields of SamplingParams, for all.
-
-        Raises what `add_request` does before anything runs, and YaieError if a request fails.
-        """
-        several = isinstance(prompts, list | tuple) and not all(type(p) is int for p in prompts)
-        every: Any = prompts if several else [prompts]
-        given: Any = list(params) if isinstance(params, list | tuple) else [params] * len(every)
-        if len(given) != len(every):
-            raise InvalidRequestError(
-                f"params has {len(given)} entries for {len(every)} prompts: give one for each, or one "
-                "for all",
-                param="params",
-            )
-        each = [self._sampling_params(sampling, base=base) for base in given]
-        requests: list[Request] = []
-        try:
-            for prompt, own in zip(every, each, strict=True):
-                requests += self._queue(prompt, own)
-            texts: dict[str, list[str]] = {request.request_id: [] for request in requests}
-            for output in self._run(requests):
-                texts[output.request_id].append(output.text)
-        except BaseException:
-            self._abort_all(requests)
-            raise
-        return ["".join(texts[request.request_id]) for request in requests]
-
-    def encode_chat(
-        self,
-        messages: list[Json],
-        tools: list[Json] | None = None,
-        options: PromptOptions | None = None,
-    ) -> list[int]:
-        """The prompt of a conversation, by the model's chat template. Raises InvalidRequestError."""
-        return encode_chat(self.tokenizer, messages, tools, options)
-
-    def chat_completion(self, messages: list[Json], **sampling: Any) -> Json:
-        """Answer a conversation; returns an OpenAI `chat.completion`."""
-        requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
-        reply = self.api.ChatReply(self.model_name, [Submitted.of(one) for one in requests])
-        for output in self._run(requests):
-            reply.add(output)
-        return reply.result()
-
-    def chat_completion_stream(self, messages: list[Json], **sampling: Any) -> Iterator[Json]:
-        """Answer a conversation; yields OpenAI `chat.completion.chunk`s as the text comes.
-
-        Closing the iterator ends the request.
-        """
-        requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
-        reply = self.api.ChatReply(self.model_name, [Submitted.of(one) for one in requests])
-        for output in self._run(requests):
-            yield from reply.chunks(output)
-
-    def _run(self, requests: list[Request]) -> Iterator[RequestOutput]:
-        """Step until these requests are over; aborts them if the caller stops or something fails.
-
-        Raises YaieError if one of them fails.
-        """
-        router = self._router = self._router or OutputRouter()
-        claim = router.claim(requests)
-        try:
-            while True:
-                for output in claim.take():
-                    if output.finish_reason is FinishReason.ERROR:
-                        raise YaieError(output.error or "the request failed")
-                    yield output
-                if not claim.num_unfinished:
-                    return
-                router.put(self.step())  # what others wait for goes back
-        finally:
-            self._abort_all(requests)
-            if router.is_idle and self._router is router:
-                self._router = None
-
-    def _sampling_params(self, given: Json, base: SamplingParams | None = None) -> SamplingParams:
-        """What was given on top of `base`, or of the model's defaults. Raises InvalidRequestError."""
-        for name in given:
-            if name not in SamplingParams.__dataclass_fields__:
-                raise InvalidRequestError(f"no sampling parameter is called {name!r}", param=name)
-        if base is not None:
-            if not isinstance(base, SamplingParams):
-                raise InvalidRequestError(
-                    f"params is {type(base).__name__}: give SamplingParams, or its fields by name",
-                    param="params",
-                )
-            return replace(base, **given)
-        return SamplingParams(**(self.sampling_defaults | given))
-
-    def _abort_all(self, requests: list[Request]) -> None:
-        for request in requests:
-            self.abort(request.request_id)
 
     def stats(self) -> dict[str, float]:
         """How busy the engine is now, and what it has done since it started."""
