@@ -1,4 +1,4 @@
-"""Requests that the caller waits for: text in, text out, without a server and without a loop of one's own."""
+"""Requests that their caller waits for: text in, text out, without a server."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

@@ -62,8 +62,8 @@ class Histogram:
 
 class Telemetry:
     """stats: `LLMEngine.stats()` of late (FRESH_SECONDS), empty while it loads. finished: how many
-    requests ended how, for every reason. deferred: how many requests each submission has whose grammar is
-    being compiled, so that they cannot be queued yet; written by those who wait for that."""
+    requests ended how, for every reason. deferred: how many requests each submission has whose grammar
+    is being compiled, so that they cannot be queued yet; written by those who wait for that."""
 
     def __init__(self, max_model_len: int = 1) -> None:
         lengths = _one_two_five(max_model_len)
