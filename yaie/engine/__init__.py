@@ -2,7 +2,7 @@
 
 A server talks to `background/`: `async_engine.py` on the event loop, `prompts.py`, where texts become
 tokens, and `engine_thread.py` or `engine_process.py`, where the engine runs. `llm_engine.py` is that
-engine; who calls it by itself, as `yaie generate` does, needs nothing else. `input/` makes requests of
+engine; who calls it by itself, as `yaie generate` does, needs nothing else (`offline.py`). `input/` makes requests of
 what is asked. `build.py` puts together what runs the steps: lab 7's EngineCore, on a GPU within lab
 17's loop, within what keeps the failure of one request from the others (`step/isolation.py`) or, where
 parts are a learner's, from the engine (`step/recovery.py`). A plan goes to the worker by `step/`
