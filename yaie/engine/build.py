@@ -21,7 +21,8 @@ from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor
 from yaie.engine.step.explaining import parts_in_steps
 from yaie.engine.step.hooks import Hooks, StepObserver
-from yaie.engine.step.isolation import IsolatingCore, Isolation, TextIsolation
+from yaie.engine.step.isolated import IsolatingCore, TextIsolation
+from yaie.engine.step.isolation import Isolation
 from yaie.engine.step.late_stops import stop_checker
 from yaie.engine.step.request_texts import Detokenizers, ShowsStops
 from yaie.models.loader import LoadedModel

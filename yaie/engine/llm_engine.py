@@ -191,7 +191,7 @@ class LLMEngine(Offline):
 
     def step(self) -> list[RequestOutput]:
         """Compute one step; returns what each request gained, also in steps that another caller's
-        `generate` or stream took. What fails ends with FinishReason.ERROR (`isolation.py`)."""
+        `generate` or stream took. What fails ends with FinishReason.ERROR (`isolated.py`)."""
         core = self._machine.core
         outputs = core.step() if core.has_work else []
         self._counters.stepped(outputs)

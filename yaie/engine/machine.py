@@ -15,7 +15,7 @@ from yaie.core.contracts import (
 )
 from yaie.engine.drafting.drafts import Drafts
 from yaie.engine.step.hooks import Hooks
-from yaie.engine.step.isolation import IsolatingCore
+from yaie.engine.step.isolated import IsolatingCore
 from yaie.engine.step.pacer import StepPacer
 from yaie.worker.build import Sizes
 

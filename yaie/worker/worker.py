@@ -17,8 +17,6 @@ from yaie.core.step import Fault, Ints, StepInput, StepMasks, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.blocks import move_blocks, store, taken
 from yaie.worker.drafts import DraftRows
-from yaie.worker.drawing import draw
-from yaie.worker.finite import finite_chunks
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import lay_out
 from yaie.worker.padded import PaddedMachine
@@ -26,6 +24,7 @@ from yaie.worker.readouts import READOUTS
 from yaie.worker.readouts.base import Computed, MakeReadout, Readout
 from yaie.worker.row_order import RowOrder, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.rows import Rows
+from yaie.worker.rules.masks import apply_masks
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
 from yaie.worker.transfer import on_device
 
@@ -292,3 +291,35 @@ class Worker:
 
 def _nothing() -> None:
     pass
+
+
+def draw(logits: Tensor, rows: Rows, masks: StepMasks | None, sampler: Sampler) -> Tensor:
+    """One token for each row of `logits` [n, vocab] float32, which are overwritten: [n] int64.
+
+    Raises ValueError for a sampler that returns another shape.
+    """
+    for rule in tuple(rows.rules):  # one that is over leaves
+        rule.apply(logits, rows)
+    if masks is not None:
+        apply_masks(logits, rows, masks)
+    drawn = sampler.sample(logits, rows.batch)
+    if drawn.shape != rows.index.shape:
+        shapes = f"{list(drawn.shape)}, not {list(rows.index.shape)}"
+        raise ValueError(
+            f"the sampler must return one token id for each row: its shape is {shapes}"
+        )
+    return drawn
+
+
+def finite_chunks(hidden: Tensor, step: StepInput) -> Tensor:
+    """Whether the states of each chunk are finite, [chunks] bool: of a step that has some. The sampler
+    checks all other rows."""
+    lens, samples = step.num_tokens, step.samples
+    first = int(np.argmax((lens > 1) | ~samples))
+    begin = int(lens[:first].sum())
+    bad = ~hidden[begin:].sum(dim=1, dtype=torch.float32).isfinite()
+    # How many bad rows stand before each border: their difference is a chunk's own.
+    before = torch.nn.functional.pad(bad.cumsum(0), (1, 0))
+    borders = np.concatenate(([0], np.cumsum(lens[first:])))
+    counts = before[on_device(borders, hidden.device)].diff()
+    return counts == 0

@@ -39,7 +39,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.machine import Machine
 from yaie.engine.step.explaining import explained
-from yaie.engine.step.isolation import IsolatingCore
+from yaie.engine.step.isolated import IsolatingCore
 from yaie.parts import Parts
 from yaie.worker.build import Sizes
 
