@@ -11,7 +11,8 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.background import latencies
-from yaie.engine.background.latencies import Histogram, Latencies, Telemetry
+from yaie.engine.background.latencies import Latencies
+from yaie.engine.background.telemetry import Histogram, Telemetry
 
 
 class Clock:

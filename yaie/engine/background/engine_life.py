@@ -17,10 +17,10 @@ from yaie.core.errors import EngineOverloadedError, EngineUnavailableError, engi
 from yaie.engine.background import messages
 from yaie.engine.background.driver import Driver
 from yaie.engine.background.engine_thread import EngineThread, Load
-from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.prompts import Prompts
 from yaie.engine.background.rejections import no_rejections
 from yaie.engine.background.streams import OpenStreams
+from yaie.engine.background.telemetry import Telemetry
 from yaie.engine.background.watchers import Watchers
 from yaie.engine.info import EngineInfo
 from yaie.models.tokenizer import Tokenizer

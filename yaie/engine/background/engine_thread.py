@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from yaie.core.errors import EngineDeadError, plain
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import Request
-from yaie.engine.background.latencies import Latencies, Telemetry
+from yaie.engine.background.latencies import Latencies
 from yaie.engine.background.messages import (
     Admit,
     Call,
@@ -37,6 +37,7 @@ from yaie.engine.background.messages import (
     Withdraw,
 )
 from yaie.engine.background.step_mode import StepMode
+from yaie.engine.background.telemetry import Telemetry
 from yaie.engine.background.watchdog import Watchdog, log_hang
 from yaie.engine.info import EngineInfo
 from yaie.engine.watching.publisher import Publisher
