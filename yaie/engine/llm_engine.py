@@ -1,132 +1,25 @@
 """The engine that everybody calls: requests in, what they gained out, one step at a time.
 
-`AsyncEngine` runs it behind the server; `generate` and `chat_completion` are in `offline.py`.
+`AsyncEngine` runs it behind the server.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from yaie.core.batch import StepPlan
-from yaie.core.config import EngineConfig
-from yaie.core.contracts import ApiServer
-from yaie.core.errors import EngineDeadError, EngineOverloadedError
+from yaie.core.errors import EngineOverloadedError
 from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request
-from yaie.engine.build import build, overlaps
-from yaie.engine.configured import configured
-from yaie.engine.drafting.loading import load_drafting
-from yaie.engine.info import EngineInfo
-from yaie.engine.input.processor import InputProcessor, Prompt
-from yaie.engine.loading import load_model
-from yaie.engine.machine import Machine
-from yaie.engine.offline import Json, Offline
-from yaie.engine.step.counters import Counters
-from yaie.engine.step.explaining import parts_in_steps
-from yaie.engine.step.recovery import RecoveringMachine
-from yaie.engine.step.thread_governor import governor_for
-from yaie.parts import Part
-from yaie.worker.parallel.launch import Launch
-from yaie.worker.worker import Worker as LocalWorker
+from yaie.engine.input.processor import Prompt
+from yaie.engine.loaded import LoadedEngine
+from yaie.engine.offline import Offline
 
 
-class LLMEngine(Offline):
-    """Loads a model and serves requests on the parts in use. Not thread-safe: one caller at a time.
+class LLMEngine(LoadedEngine, Offline):
+    """Serves requests on the parts in use. Not thread-safe: one caller at a time.
 
-    max_model_len: longest sequence, prompt and output together.
-    pool_tokens: token slots in the KV pool.
-    backend: what the kernels are written in, and which labs they come from.
+    How it is made is in `LoadedEngine`, and how requests are run to their end in `Offline`.
     """
-
-    def __init__(
-        self, config: EngineConfig | None = None, *, launch: Launch | None = None, **settings: Any
-    ) -> None:
-        """Settings override `config`; without one, environment and file are read too. launch: which has
-        started the other ranks, over hosts; None if they are to be started here.
-
-        Raises ConfigError, ModelError, PartError, or KernelError for CUDA that does not compile.
-        """
-        self.config = configured(config, settings)
-        self.backend, self._model, self._ranks = load_model(self.config, launch)
-        try:
-            self._make()
-        except BaseException:
-            if self._ranks is not None:
-                self._ranks.close()
-            raise
-
-    def _make(self) -> None:
-        """Put together what runs the model."""
-        self._drafting = load_drafting(self.config, self._model, self.backend)
-        self.max_model_len = self._model.max_length
-        self._counters = Counters()
-        threaded = overlaps(self.config, self._model)
-        self._governor = governor_for(self.config, self._model.device, threaded=threaded)
-        self._machine: Machine | RecoveringMachine = self._assembled()
-        if self._governor is not None and isinstance(self._machine.worker, LocalWorker):
-            self._governor.measure(self._machine.worker)
-        self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
-        self.input = InputProcessor(
-            self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
-        )
-
-    def _assembled(self) -> Machine | RecoveringMachine:
-        def make(config: EngineConfig) -> Machine:
-            return build(
-                config,
-                self.backend,
-                self._model,
-                self._counters,
-                drafting=self._drafting,
-                ranks=self._ranks,
-                observers=[] if self._governor is None else [self._governor],
-            )
-
-        if self._ranks is None and parts_in_steps(self.backend.parts):
-            return RecoveringMachine(make, self.config, self.backend.parts)
-        return make(self.config)
-
-    @property
-    def model_name(self) -> str:
-        return self._model.name
-
-    @property
-    def model(self) -> Any:
-        """The loaded model: tokenizer, dtype, device, sizes."""
-        return self._model
-
-    @property
-    def tokenizer(self) -> Any:
-        return self._model.tokenizer
-
-    @property
-    def sampling_defaults(self) -> Json:
-        """Fields of SamplingParams that hold for a request which does not give them."""
-        return self._model.sampling_defaults
-
-    @property
-    def api(self) -> ApiServer:
-        """The part that puts answers into OpenAI's shape."""
-        api: ApiServer = self.backend.parts["api_server"]
-        return api
-
-    @property
-    def parts(self) -> list[Part]:
-        """Whose parts run."""
-        return self.backend.parts.table()
-
-    @property
-    def info(self) -> EngineInfo:
-        """The engine's constants, as plain data."""
-        return EngineInfo.of(
-            self.config,
-            self._model,
-            self.backend,
-            max_model_len=self.max_model_len,
-            pool_tokens=self.pool_tokens,
-            decode_note=self._machine.note,
-            states=self._machine.sizes.states,
-        )
 
     @property
     def has_work(self) -> bool:
@@ -205,11 +98,6 @@ class LLMEngine(Offline):
         self._counters.tell_plan(tell)
 
     @property
-    def machine_parts(self) -> Machine | RecoveringMachine:
-        """Scheduler, cache, blocks and tree, to be looked at. Another object after a part failed."""
-        return self._machine
-
-    @property
     def num_steps(self) -> int:
         """Steps since it started."""
         return self._counters.steps
@@ -256,20 +144,6 @@ class LLMEngine(Offline):
         """Forget every cached prefix that no request uses; returns how many blocks that freed."""
         return self._machine.reset_prefix_cache()
 
-    def on_loss(self, tell: Callable[[EngineDeadError], None]) -> None:
-        """Call this, on another thread, with the error when a rank is lost: the engine is dead then."""
-        if self._ranks is not None:
-            self._ranks.on_loss(tell)
-
     def on_wake(self, wake: Callable[[], None]) -> None:
         """Call this, on any thread, when `has_work` has become true without a call here. Of an engine
         that does everything itself it never does."""
-
-    def close(self) -> None:
-        """End the thread of the worker, if it has one, and other ranks. No step follows."""
-        self._machine.worker.close()
-
-    def check(self) -> None:
-        """Verify the invariants of scheduler, tables, tree and blocks; raises InvariantError."""
-        self._machine.scheduler.check()
-        self._machine.cache.check()
