@@ -12,9 +12,9 @@ from yaie.core.contracts import TransformerOps
 from yaie.core.gemm import FusedGemm, PlainWeight
 from yaie.models.adapter import ModelAdapter, of_other_layers
 from yaie.models.layout import Cut, Destination, held, stacked, whole
-from yaie.models.linear import Linear, SummedLinear
+from yaie.models.linear import SummedLinear
 from yaie.models.rope import rope_tables
-from yaie.models.schemes import Packing
+from yaie.models.schemes import Packing, Scheme
 from yaie.models.schemes.cutting import Cuts
 from yaie.models.stated import Stated
 from yaie.models.whole import Whole
@@ -42,11 +42,11 @@ class DecoderLayer:
     """The weights of one layer: norms [hidden], and four products."""
 
     attention_norm: Tensor
-    qkv: Linear
-    output: Linear | SummedLinear
+    qkv: Scheme
+    output: Scheme | SummedLinear
     mlp_norm: Tensor
-    gate_up: Linear
-    down: Linear | SummedLinear
+    gate_up: Scheme
+    down: Scheme | SummedLinear
     attention: AttentionSpec
 
     @property

@@ -13,8 +13,8 @@ from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, check_activation, of_other_layers, register
 from yaie.models.layout import Cut, Destination, held, whole
-from yaie.models.linear import Linear, SummedLinear
-from yaie.models.schemes import Packing
+from yaie.models.linear import SummedLinear
+from yaie.models.schemes import Packing, Scheme
 from yaie.models.stated import Stated
 from yaie.models.whole import Whole
 
@@ -42,11 +42,11 @@ class Block:
     """The weights of one layer. Its query, key and value come fused in the checkpoint."""
 
     attention_norm: LayerNorm
-    qkv: Linear
-    output: Linear | SummedLinear
+    qkv: Scheme
+    output: Scheme | SummedLinear
     mlp_norm: LayerNorm
-    up: Linear
-    down: Linear | SummedLinear
+    up: Scheme
+    down: Scheme | SummedLinear
     attention: AttentionSpec
 
     def destinations(self) -> dict[str, Destination]:

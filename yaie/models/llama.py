@@ -45,7 +45,8 @@ class LlamaAdapter(DecoderWeights):
     def _attention(self, index: int, qkv: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         layer = self.layers[index]
         q, k, v = (
-            part.unflatten(1, (-1, self.head_dim)) for part in qkv.split(layer.qkv.sizes, dim=1)
+            part.unflatten(1, (-1, self.head_dim))
+            for part in qkv.split(layer.qkv.layout.sizes, dim=1)
         )
         rotation = Rotation(self.ops.rope, positions, self.cos, self.sin, self.head_norms(index))
         return attend(index, q, k, v, layer.attention, rotation).flatten(1)

@@ -1,7 +1,5 @@
 """Weights as they are: `F.linear`, which a GPU needs no help with."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,8 +12,6 @@ from yaie.models.schemes.base import Scheme, register_scheme
 @register_scheme("plain")
 class PlainScheme(Scheme):
     """See `Scheme`. It takes any weight."""
-
-    widens = True
 
     @classmethod
     def suits(
@@ -30,14 +26,14 @@ class PlainScheme(Scheme):
         device: torch.device,
         shared: Tensor | None = None,
     ) -> None:
-        self._layout = layout
+        self.layout = layout
         if shared is None:
             self._weight, self._bias = layout.empty(dtype, device)
         else:
             self._weight, self._bias = shared, None
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
-        return self._layout.destinations(names, self._weight, self._bias)
+    def destinations(self, *names: str) -> dict[str, Destination]:
+        return self.layout.destinations(names, self._weight, self._bias)
 
     @property
     def plain(self) -> PlainWeight:
