@@ -21,6 +21,7 @@ from yaie.engine.background.prompts import Prompts
 from yaie.engine.background.rejections import no_rejections
 from yaie.engine.background.streams import OpenStreams
 from yaie.engine.background.telemetry import Telemetry
+from yaie.engine.background.timeouts import timeouts
 from yaie.engine.background.watchers import Watchers
 from yaie.engine.info import EngineInfo
 from yaie.models.tokenizer import Tokenizer
@@ -65,7 +66,9 @@ class BackgroundEngine(ABC):
         self.failure: BaseException | None = None
         self.rejections = no_rejections()
         self._driver = make_driver(load, step_timeout)
-        self._streams = OpenStreams(self._withdraw, self.rejections, queue_timeout, request_timeout)
+        self._streams = OpenStreams(self._withdraw)
+        limits = queue_timeout, request_timeout
+        self._streams.timeouts = timeouts(self._streams, self.rejections, *limits)
         self._answers: dict[int, asyncio.Future[Any]] = {}  # of calls
         self._unanswered: set[int] = set()  # submissions and calls
         self._numbers = count()
@@ -140,7 +143,8 @@ class BackgroundEngine(ABC):
         self._driver.send(messages.Pace(None))  # what is paused would not drain
         self.watchers.end()
         await _wait(self._streams.empty, drain_seconds)
-        self._streams.stop()
+        for timeout in self._streams.timeouts:
+            timeout.stop()
         self._streams.fail_all(EngineUnavailableError(STOPPING))
         self._driver.send(messages.Stop())
         if not was_loading:  # loading cannot be interrupted and holds nobody's request
