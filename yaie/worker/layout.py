@@ -89,8 +89,8 @@ def sent_tokens(step: StepInput, kept: InputBatch, starts: Ints) -> tuple[Ints, 
 
 
 def attend_through(attention: Any, plan: Any) -> Attend:
-    """What models call in a step, for attention that takes the rotation along and for any other. plan: of
-    the step's batch."""
+    """What models call in a step, for attention that takes the rotation along and for any other. plan:
+    of the step's batch."""
 
     def attend(
         layer: int,

@@ -16,11 +16,12 @@ from yaie.core.compat import StrEnum
 from yaie.core.errors import EngineOverloadedError, EngineUnavailableError, engine_is_dead
 from yaie.engine.background import messages
 from yaie.engine.background.driver import Driver
-from yaie.engine.background.engine_thread import EngineThread, Load
+from yaie.engine.background.engine_thread import EngineThread
 from yaie.engine.background.prompts import Prompts
 from yaie.engine.background.rejections import no_rejections
 from yaie.engine.background.streams import OpenStreams
 from yaie.engine.background.telemetry import Telemetry
+from yaie.engine.background.thread_life import Load
 from yaie.engine.background.timeouts import timeouts
 from yaie.engine.background.watchers import Watchers
 from yaie.engine.info import EngineInfo
