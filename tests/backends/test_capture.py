@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from yaie.backends import Backend, choose_backend
+from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import KVPool
 from yaie.core.errors import KernelError
 from yaie.cuda.nvcc import find_nvcc
-from yaie.worker.layout import attend_through
 
 SEQS, BLOCK, BLOCKS_EACH, HEADS, KV_HEADS, DIM = 5, 16, 8, 8, 2, 64
 LONGEST = BLOCK * BLOCKS_EACH

@@ -20,12 +20,12 @@ from tests.backends.paged_batches import (
 )
 from tests.backends.plain_kernels import Store
 from yaie.backends import choose_backend, decide, flashinfer, triton
+from yaie.backends.attend import attend_through
 from yaie.backends.attention import RotateAndStore
 from yaie.backends.flashinfer import FlashInferAttention, FlashInferBackend, pages_of
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, KernelError
-from yaie.worker.layout import attend_through
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 # --- which backend, and what it refuses ---

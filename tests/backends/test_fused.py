@@ -10,12 +10,12 @@ from solutions.triton_ops import LayerKernels
 from tests.backends.plain_kernels import Flash, Paged
 from yaie.backends import choose_backend
 from yaie.backends import fused as fused_kernels
+from yaie.backends.attend import attend_through
 from yaie.backends.attention import KernelAttention, RotateAndStore
 from yaie.backends.fused import norm_rope_store
 from yaie.core.batch import AttentionBatch, AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
 from yaie.parts import YOURS, Part, Parts
-from yaie.worker.layout import attend_through
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 BLOCK, EPS = 16, 1e-6

@@ -10,9 +10,9 @@ from solutions.paged_cache import KVPool
 from solutions.radix_attention import RadixAttention
 from solutions.transformer_ops import TransformerOps
 from tests.backends.plain_kernels import Flash, Paged, Store
+from yaie.backends.attend import attend_through
 from yaie.backends.attention import KernelAttention, RotateAndStore
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
-from yaie.worker.layout import attend_through
 
 BLOCK, KV_HEADS, HEADS, DIM = 4, 2, 4, 8
 CPU = torch.device("cpu")

@@ -140,16 +140,16 @@ def test_figures_are_read_now_and_then_while_steps_follow_and_once_behind_the_la
 ) -> None:
     engine: Any = told._engine
     engine.stats = lambda: {"num_running": clock.now}
-    for clock.now, read in ((0.05, 0.0), (0.11, 0.11), (0.2, 0.11), (0.22, 0.22), (0.3, 0.22)):
+    for clock.now, read in ((0.1, 0.0), (0.3, 0.3), (0.5, 0.3), (0.6, 0.6), (0.7, 0.6)):
         told._changed.clear()
         told.stepped([])
         assert told.telemetry.stats.get("num_running", 0.0) == read
         assert told._changed.is_set()  # times are told of every step
     told.rest()
-    assert told.telemetry.stats == {"num_running": 0.3}
-    clock.now = 0.4
+    assert told.telemetry.stats == {"num_running": 0.7}
+    clock.now = 0.8
     told.rest()
-    assert told.telemetry.stats == {"num_running": 0.3}
+    assert told.telemetry.stats == {"num_running": 0.7}
 
 
 def test_sizes_are_told_of_each_choice_and_their_number_once_for_the_prompt(

@@ -1,13 +1,11 @@
-"""Lays the tokens of sequences side by side: what the model and its attention are given in a step."""
-
-from typing import Any
+"""Lays the tokens of sequences side by side: what the model and its attention are given."""
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
-from yaie.core.contracts import Attend, KVPool
+from yaie.core.batch import AttentionBatch
+from yaie.core.contracts import KVPool
 from yaie.core.step import Ints, StepInput
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.transfer import to_device
@@ -86,27 +84,6 @@ def sent_tokens(step: StepInput, kept: InputBatch, starts: Ints) -> tuple[Ints, 
             end = starts[row] + step.num_tokens[row]
             token_ids[end - len(drafts) : end] = drafts
     return token_ids, is_drawn
-
-
-def attend_through(attention: Any, plan: Any) -> Attend:
-    """What models call in a step, for attention that takes the rotation along and for any other. plan:
-    of the step's batch."""
-
-    def attend(
-        layer: int,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        spec: AttentionSpec,
-        rotation: Rotation | None = None,
-    ) -> Tensor:
-        if getattr(attention, "takes_rotation", False):
-            return attention.run(layer, q, k, v, spec, plan, rotation)
-        if rotation is not None:
-            q, k = rotation.apply(q, k)
-        return attention.run(layer, q, k, v, spec, plan)
-
-    return attend
 
 
 _ZERO = np.zeros(1, dtype=np.int32)

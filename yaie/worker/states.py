@@ -18,13 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import Attend
 from yaie.core.contracts.graphs import GraphRunner
 from yaie.core.contracts.states import StateBatch, StateOps, StatePool, StepStates
 from yaie.core.step import Ints, StepInput
 from yaie.models.adapter import ModelAdapter
-from yaie.worker.layout import attend_through, lay_out
+from yaie.worker.layout import lay_out
 from yaie.worker.padded import PaddedMachine
 from yaie.worker.row_order import RowOrder
 from yaie.worker.transfer import on_device, to_device

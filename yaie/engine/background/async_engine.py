@@ -27,6 +27,7 @@ from yaie.engine.background.engine_life import LOADING, BackgroundEngine, Engine
 from yaie.engine.background.prompts import Prompt as Prompt
 from yaie.engine.background.rejections import Rejection
 from yaie.engine.background.streams import RequestStream
+from yaie.engine.background.telemetry import Telemetry
 from yaie.engine.info import EngineInfo
 from yaie.models.tokenizer import PromptText, Tokenizer
 
@@ -48,6 +49,11 @@ class AsyncEngine(BackgroundEngine):
         """The model's tokenizer. It may decode anywhere, but encodes in `in_tokenizer` alone. Raises
         EngineUnavailableError likewise."""
         return _known(self._tokenizer)
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What the engine has done, for those who watch it. It may be half a second old."""
+        return self._driver.telemetry
 
     @property
     def num_streams(self) -> int:

@@ -20,7 +20,6 @@ from yaie.engine.background.engine_thread import EngineThread
 from yaie.engine.background.prompts import Prompts
 from yaie.engine.background.rejections import no_rejections
 from yaie.engine.background.streams import OpenStreams
-from yaie.engine.background.telemetry import Telemetry
 from yaie.engine.background.thread_life import Load
 from yaie.engine.background.timeouts import timeouts
 from yaie.engine.background.watchers import Watchers
@@ -96,11 +95,6 @@ class BackgroundEngine(ABC):
         self._info = info
         if self.state is EngineState.LOADING:
             self.state = EngineState.READY
-
-    @property
-    def telemetry(self) -> Telemetry:
-        """What the engine has done, for those who watch it. It may be a quarter of a second old."""
-        return self._driver.telemetry
 
     async def call(self, name: str, *args: Any) -> Any:
         """What this method of the engine returns, between two steps. Raises what it does, and

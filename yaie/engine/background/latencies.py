@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FRESH_SECONDS = 0.1
+FRESH_SECONDS = 0.25
 """How old the engine's figures may be while it computes: to read them takes a dozen calls."""
 
 
