@@ -115,7 +115,7 @@ class Whole:
 
     def all_gather_logits(self, vocab_size: int) -> Product:
         """From this rank's logits [rows, held] to all [rows, vocab_size]."""
-        raise AssertionError("nothing is split")
+        return lambda logits: logits
 
     def best(self, vocab_size: int) -> Product:
         """From this rank's logits [rows, held] to the token with the highest of all: [rows] int64, -1
