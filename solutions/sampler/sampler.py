@@ -1,6 +1,6 @@
 """One call samples a token for every request of a batch, each with its own parameters.
 
-Called by the worker after the forward pass (`yaie/worker/drawing.py`).
+Called by the worker after the forward pass (`yaie/worker/worker.py`).
 """
 
 import torch

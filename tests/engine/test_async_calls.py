@@ -14,7 +14,7 @@ from yaie.core.errors import (
     InvalidRequestError,
 )
 from yaie.core.params import Constraint, SamplingParams
-from yaie.engine.background import async_engine, prompts
+from yaie.engine.background import engine_life, prompts
 from yaie.engine.background.async_engine import AsyncEngine
 
 
@@ -40,7 +40,7 @@ def test_what_a_call_raises_reaches_the_caller_and_nobody_else() -> None:
 
 
 def test_call_does_not_wait_for_a_long_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(async_engine, "CALL_SECONDS", 0.1)
+    monkeypatch.setattr(engine_life, "CALL_SECONDS", 0.1)
 
     async def test(fake: FakeEngine, engine: AsyncEngine) -> None:
         fake.gate.clear()

@@ -16,7 +16,8 @@ from yaie.core.errors import (
     ModelError,
 )
 from yaie.core.params import SamplingParams
-from yaie.engine.background.async_engine import AsyncEngine, EngineState
+from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.background.engine_life import EngineState
 from yaie.engine.background.streams import RequestStream
 
 LONG = "x" * 900

@@ -26,5 +26,5 @@ def test_the_loop_reaches_the_scheduler_in_four_calls(
 
     here = sys._getframe().f_code
     monkeypatch.setattr(scheduler, "schedule", watched)
-    engine.step()  # as `EngineThread._run` calls it
+    engine.step()  # as `EngineThread._work` calls it
     assert depths == [4]

@@ -15,8 +15,9 @@ from yaie.core.step import Arrays, Fault, StepInput, StepMasks, StepResult
 from yaie.engine import build
 from yaie.engine.asks.base import Vocabulary
 from yaie.engine.step.encoder import StepEncoder
-from yaie.engine.step.executor import CORRUPTED, StepExecutor
+from yaie.engine.step.executor import StepExecutor
 from yaie.engine.step.explaining import StepFaultError
+from yaie.engine.step.failures import CORRUPTED
 from yaie.engine.step.hooks import Hooks
 
 VOCAB = 20

@@ -111,5 +111,5 @@ def test_what_breaks_a_step_is_told_with_its_place(folder: Path) -> None:
     engine = LLMEngine(model=str(folder), num_blocks=40)
     engine._machine.worker.sampler.sample = None  # type: ignore[union-attr]
     engine.add_request([5, 6], PARAMS)
-    with pytest.raises(StepFaultError, match=r"NoneType.*yaie/worker/drawing\.py, line \d+"):
+    with pytest.raises(StepFaultError, match=r"NoneType.*yaie/worker/worker\.py, line \d+"):
         engine.step()

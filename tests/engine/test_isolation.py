@@ -21,7 +21,7 @@ from yaie.engine.asks.prompt_logprobs import PromptLogprobs
 from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.drafting.models import ModelProposer
 from yaie.engine.drafting.ngrams import NgramProposer
-from yaie.engine.step import encoder, new_seats
+from yaie.engine.step import encoder
 
 PARAMS = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 OTHERS = [[9] * 17, [5, 6, 7], *make_prompts(2, VOCAB, seed=8)]
@@ -300,7 +300,7 @@ def test_what_is_nobodys_own_passes(
     def raising(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(new_seats, "_extras", raising)
+    monkeypatch.setattr(encoder, "_extras", raising)
     engine.add_request([5, 6], PARAMS)
     with pytest.raises((KeyboardInterrupt, EngineDeadError)):
         engine.step()

@@ -11,7 +11,8 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.background import latencies
-from yaie.engine.background.latencies import Histogram, Latencies, Telemetry
+from yaie.engine.background.latencies import Latencies
+from yaie.engine.background.telemetry import Histogram, Telemetry
 
 
 class Clock:
@@ -32,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def told() -> Latencies:
-    engine: Any = SimpleNamespace(info=SimpleNamespace(max_model_len=100), stats=dict)
+    engine: Any = SimpleNamespace(info=SimpleNamespace(max_model_len=100), stats=dict, num_tokens=0)
     return Latencies(engine, threading.Event())
 
 
@@ -134,6 +135,23 @@ def test_figures_that_cannot_be_read_leave_the_last_ones(told: Latencies) -> Non
     assert told._changed.is_set()
 
 
+def test_figures_are_read_now_and_then_while_steps_follow_and_once_behind_the_last(
+    clock: Clock, told: Latencies
+) -> None:
+    engine: Any = told._engine
+    engine.stats = lambda: {"num_running": clock.now}
+    for clock.now, read in ((0.1, 0.0), (0.3, 0.3), (0.5, 0.3), (0.6, 0.6), (0.7, 0.6)):
+        told._changed.clear()
+        told.stepped([])
+        assert told.telemetry.stats.get("num_running", 0.0) == read
+        assert told._changed.is_set()  # times are told of every step
+    told.rest()
+    assert told.telemetry.stats == {"num_running": 0.7}
+    clock.now = 0.8
+    told.rest()
+    assert told.telemetry.stats == {"num_running": 0.7}
+
+
 def test_sizes_are_told_of_each_choice_and_their_number_once_for_the_prompt(
     clock: Clock, told: Latencies
 ) -> None:
@@ -152,20 +170,16 @@ def test_sizes_are_told_of_each_choice_and_their_number_once_for_the_prompt(
 def test_tokens_of_a_step_are_those_computed_of_prompts_and_those_generated(
     told: Latencies,
 ) -> None:
-    readings = [
-        {"prefilled_tokens": 5.0},
-        {"prefilled_tokens": 5.0},  # a step that brought nothing forward is not told
-        {"prefilled_tokens": 8.0, "generation_tokens": 4.0},
-    ]
-    told._engine.stats = lambda: readings.pop(0)  # type: ignore[method-assign]
-    for expected in ((1, 5.0), (1, 5.0), (2, 5.0 + 3.0 + 4.0)):
+    engine: Any = told._engine
+    # A step that brought nothing forward is not told.
+    for engine.num_tokens, expected in ((5, (1, 5.0)), (5, (1, 5.0)), (12, (2, 5.0 + 7.0))):
         told.stepped([])
         assert seen(told.telemetry.step_tokens) == expected
 
 
 def test_an_engine_is_read_from_the_start_and_its_deferred_requests_are_summed() -> None:
     engine: Any = SimpleNamespace(
-        info=SimpleNamespace(max_model_len=100), stats=lambda: {"num_running": 2.0}
+        info=SimpleNamespace(max_model_len=100), stats=lambda: {"num_running": 2.0}, num_tokens=0
     )
     telemetry = Latencies(engine, threading.Event()).telemetry
     assert telemetry.stats == {"num_running": 2.0}

@@ -23,7 +23,7 @@ from tests.engine.scripted import (
 )
 from tests.engine.test_async_engine import LONG, text_of
 from yaie.core.errors import EngineDeadError, ModelError
-from yaie.engine.background.async_engine import EngineState
+from yaie.engine.background.engine_life import EngineState
 
 pytestmark = pytest.mark.usefixtures("fake_tokenizer")
 ROOT = Path(__file__).parents[2]

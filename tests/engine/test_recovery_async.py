@@ -13,7 +13,8 @@ from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, serving
 from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason
-from yaie.engine.background.async_engine import AsyncEngine, EngineState
+from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.background.engine_life import EngineState
 from yaie.engine.background.streams import RequestStream
 from yaie.engine.llm_engine import LLMEngine
 

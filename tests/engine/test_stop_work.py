@@ -9,7 +9,8 @@ import pytest
 from solutions.engine import StopChecker as Reference
 from yaie.core.contracts import StopChecker
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import MAX_STOP_CHARS, MAX_STOPS, SamplingParams
+from yaie.core.params import SamplingParams
+from yaie.core.params_lists import MAX_STOP_CHARS, MAX_STOPS
 from yaie.engine.step.late_stops import LateStopChecker
 
 

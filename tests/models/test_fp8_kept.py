@@ -7,9 +7,9 @@ from torch import Tensor
 from yaie.core.gemm import PackedGemm
 from yaie.core.quantized import Fp8Weight
 from yaie.models.layout import stacked
-from yaie.models.linear import Linear
+from yaie.models.linear import make_linear
 from yaie.models.packing import WHOLE, PackedFormat
-from yaie.models.schemes import Packing
+from yaie.models.schemes import Packing, Scheme
 
 CPU = torch.device("cpu")
 SIZES, INPUTS = [32, 8, 8], 48
@@ -34,9 +34,9 @@ def products(fuses: bool = True) -> PackedGemm:
 
 def filled(
     block: tuple[int, int], found: PackedGemm, *, bias: bool = False, inputs: int = INPUTS
-) -> Linear:
+) -> Scheme:
     packing = Packing(PackedFormat("float-quantized", 8, block=block), found)
-    linear = Linear(stacked(inputs, SIZES, bias=bias), torch.float32, CPU, packing=packing)
+    linear = make_linear(stacked(inputs, SIZES, bias=bias), torch.float32, CPU, packing=packing)
     g = torch.Generator().manual_seed(0)
     for name, place in sorted(linear.destinations("q", "k", "v").items()):
         numbers = torch.randn(place.shape, generator=g)
@@ -69,7 +69,7 @@ def test_only_what_is_fused_is_plain() -> None:
 def test_memory_is_told_as_it_is_kept() -> None:
     def bytes_of(block: tuple[int, int], found: PackedGemm) -> int:
         packing = Packing(PackedFormat("float-quantized", 8, block=block), found)
-        linear = Linear(stacked(INPUTS, SIZES), torch.float32, CPU, packing=packing)
+        linear = make_linear(stacked(INPUTS, SIZES), torch.float32, CPU, packing=packing)
         return sum(place.weight_bytes for place in linear.destinations("q", "k", "v").values())
 
     assert bytes_of((1, WHOLE), products()) == sum(SIZES) * INPUTS

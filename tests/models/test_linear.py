@@ -1,18 +1,18 @@
-"""`Linear`: packed or plain, fused or not, it is the matrix product that it says."""
+"""A product: packed or plain, fused or not, it is the matrix product that it says."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from yaie.models.layout import Layout, stacked, whole
-from yaie.models.linear import Linear, tied_linear
-from yaie.models.schemes import choose_scheme
+from yaie.models.linear import make_linear, tied_linear
+from yaie.models.schemes import Scheme, choose_scheme
 from yaie.models.schemes.packed import EXACT_ROWS, PackedScheme
 
 CPU = torch.device("cpu")
 
 
-def filled(linear: Linear, weights: list[torch.Tensor], biases: list[torch.Tensor]) -> Linear:
+def filled(linear: Scheme, weights: list[torch.Tensor], biases: list[torch.Tensor]) -> Scheme:
     names = [f"part{index}" for index in range(len(weights))]
     places = linear.destinations(*names)
     for name, weight in zip(names, weights, strict=True):
@@ -29,7 +29,9 @@ def test_fused_parts_are_their_products_side_by_side(shape: tuple[int, int], bia
     sizes = [outputs, outputs // 2, outputs // 2]
     weights = [torch.randn(size, inputs) / inputs**0.5 for size in sizes]
     biases = [torch.randn(size) for size in sizes] if bias else []
-    linear = filled(Linear(stacked(inputs, sizes, bias=bias), torch.float32, CPU), weights, biases)
+    linear = filled(
+        make_linear(stacked(inputs, sizes, bias=bias), torch.float32, CPU), weights, biases
+    )
     all_biases = torch.cat(biases) if bias else None
     for rows in (0, 1, 2, 17, EXACT_ROWS, EXACT_ROWS + 1, 200):
         x = torch.randn(rows, inputs)
@@ -41,7 +43,9 @@ def test_fused_parts_are_their_products_side_by_side(shape: tuple[int, int], bia
 
 def test_transposed_weights_fill_the_same_product() -> None:
     weight = torch.randn(24, 16)
-    linear = filled(Linear(whole(16, 24, transposed=True), torch.float32, CPU), [weight.t()], [])
+    linear = filled(
+        make_linear(whole(16, 24, transposed=True), torch.float32, CPU), [weight.t()], []
+    )
     x = torch.randn(3, 16)
     assert torch.allclose(linear(x), F.linear(x, weight), atol=1e-5)
 
@@ -64,14 +68,14 @@ def test_a_scheme_is_chosen_by_size_dtype_and_device(monkeypatch: pytest.MonkeyP
 def test_a_weight_is_packed_when_its_last_part_is_there_and_not_before() -> None:
     if scheme_of(512, 512, torch.float32) != "onednn_packed":
         pytest.skip("oneDNN is not available")
-    linear = Linear(stacked(512, [256, 256]), torch.float32, CPU)
-    assert isinstance(linear.scheme, PackedScheme)
+    linear = make_linear(stacked(512, [256, 256]), torch.float32, CPU)
+    assert isinstance(linear, PackedScheme)
     places = linear.destinations("query", "key")
     places["query.weight"].fill(torch.randn(256, 512))
-    assert not linear.scheme._weight.is_mkldnn
+    assert not linear._weight.is_mkldnn
     places["key.weight"].fill(torch.randn(256, 512))
-    assert linear.scheme._weight.is_mkldnn
-    assert linear.scheme.extra_bytes == 0
+    assert linear._weight.is_mkldnn
+    assert linear.extra_bytes == 0
 
 
 def test_the_parts_of_a_layout_are_named_in_their_order() -> None:
@@ -95,20 +99,20 @@ def test_a_tied_head_leaves_the_table_to_look_up() -> None:
 
 def test_a_strided_input_is_read_as_it_lies() -> None:
     weight = torch.randn(512, 512)
-    linear = filled(Linear(whole(512, 512), torch.float32, CPU), [weight], [])
+    linear = filled(make_linear(whole(512, 512), torch.float32, CPU), [weight], [])
     x = torch.randn(6, 1024)[:, 512:]
     assert torch.allclose(linear(x), F.linear(x, weight), rtol=1e-5, atol=1e-4)
 
 
 def test_a_wrong_shape_is_refused() -> None:
-    place = Linear(whole(16, 24), torch.float32, CPU).destinations("only")["only.weight"]
+    place = make_linear(whole(16, 24), torch.float32, CPU).destinations("only")["only.weight"]
     with pytest.raises(ValueError, match=r"has shape \[16, 24\] instead of \[24, 16\]"):
         place.fill(torch.empty(16, 24))
 
 
 def test_bfloat16_is_close() -> None:
     weight = torch.randn(512, 512) / 512**0.5
-    linear = filled(Linear(whole(512, 512), torch.bfloat16, CPU), [weight], [])
+    linear = filled(make_linear(whole(512, 512), torch.bfloat16, CPU), [weight], [])
     x = torch.randn(9, 512)
     got = linear(x.bfloat16()).float()
     assert (got - F.linear(x, weight)).abs().max() < 0.1
@@ -117,7 +121,7 @@ def test_bfloat16_is_close() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(64, 48), (512, 768)], ids=["plain", "packed"])
 def test_a_product_in_float32_is_the_same(shape: tuple[int, int], dtype: torch.dtype) -> None:
-    linear = filled(Linear(whole(*shape), dtype, CPU), [torch.randn(shape[1], shape[0])], [])
+    linear = filled(make_linear(whole(*shape), dtype, CPU), [torch.randn(shape[1], shape[0])], [])
     x = torch.randn(5, shape[0]).to(dtype)
     got = linear.in_float32(x)
     assert got.dtype == torch.float32
@@ -130,7 +134,9 @@ def test_a_product_in_float32_is_the_same(shape: tuple[int, int], dtype: torch.d
 def test_a_gpu_does_not_round_a_product_in_float32(dtype: torch.dtype, bias: bool) -> None:
     device = torch.device("cuda")
     weight, biases = torch.randn(300, 128), [torch.randn(300).to(dtype)] if bias else []
-    linear = filled(Linear(whole(128, 300, bias=bias), dtype, device), [weight.to(dtype)], biases)
+    linear = filled(
+        make_linear(whole(128, 300, bias=bias), dtype, device), [weight.to(dtype)], biases
+    )
     x = torch.randn(5, 128, device=device).to(dtype)
     exact = x.double() @ weight.to(device, dtype).double().t() + (
         biases[0].to(device) if bias else 0

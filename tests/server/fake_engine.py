@@ -190,6 +190,10 @@ class FakeEngine:
             del self.alive[request.request_id]
         return RequestOutput.of(request, chr(token), [token], reason)
 
+    @property
+    def num_tokens(self) -> int:
+        return 0
+
     def take_started(self) -> list[str]:
         started, self._started = self._started, []
         return started

@@ -11,7 +11,8 @@ import pytest
 from tests.server.conftest import LiveServer, patiently, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_failures import LONG, events_of
-from yaie.engine.background.async_engine import AsyncEngine, EngineState
+from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.background.engine_life import EngineState
 from yaie.server import run
 from yaie.server.listen import listen
 from yaie.server.settings import ServerSettings

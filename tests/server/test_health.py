@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
-from yaie.engine.background.async_engine import EngineState
+from yaie.engine.background.engine_life import EngineState
 
 LONG = {"prompt": "x" * 900, "max_tokens": 900}
 PATHS = ("/health", "/ready")

@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
-from yaie.engine.background.latencies import Histogram
+from yaie.engine.background.latencies import observe
+from yaie.engine.background.telemetry import Histogram
 from yaie.engine.input.grammars.matchers import Matcher
 from yaie.server.metrics import cumulative
 
@@ -324,7 +325,7 @@ def test_two_servers_in_a_process_have_their_own_numbers() -> None:
 def test_bucket_holds_what_is_not_above_its_bound() -> None:
     histogram = Histogram((1.0, 2.0, 5.0))
     for number in (0.5, 1.0, 1.5, 2.0, 6.0):
-        histogram.observe(number)
-    histogram.observe(3.0, times=2)
+        observe(histogram, number)
+    observe(histogram, 3.0, times=2)
     assert cumulative(histogram) == [("1.0", 2), ("2.0", 4), ("5.0", 6), ("+Inf", 7)]
     assert histogram.total == 0.5 + 1.0 + 1.5 + 2.0 + 6.0 + 6.0

@@ -17,7 +17,8 @@ import pytest
 
 from tests.server.odd_values import HEADER_VALUES, HEADERS, PATHS, Case, bodies, cases, chosen
 from tests.server.tool_models import tool_model
-from yaie.engine.background.async_engine import AsyncEngine, EngineState
+from yaie.engine.background.async_engine import AsyncEngine
+from yaie.engine.background.engine_life import EngineState
 from yaie.engine.input import processor
 from yaie.engine.input.limits import resolve_max_tokens
 from yaie.parts import load_parts

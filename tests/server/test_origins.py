@@ -10,6 +10,7 @@ from solutions.api_server import http_error
 from tests.server.conftest import LiveServer, serving
 from tests.server.fake_engine import FakeEngine
 from yaie.core.errors import ConfigError
+from yaie.server.allowed import Allowed
 from yaie.server.listen import is_loopback, name_in
 from yaie.server.origins import MOST_KNOWN, OriginGuard
 from yaie.server.settings import ServerSettings
@@ -67,7 +68,7 @@ def test_only_so_many_heads_are_remembered() -> None:
     async def app(*_: Any) -> None:
         sent.append(len(guard._known))
 
-    guard = OriginGuard(app, http_error, (), (), ())
+    guard = OriginGuard(app, http_error, Allowed((), ()), ())
     for number in range(MOST_KNOWN + 5):
         headers = [[b"host", b"%d.localhost" % number], [b"accept", b"*/*"]]
         asyncio.run(guard({"type": "http", "path": "/", "headers": headers}, app, app))

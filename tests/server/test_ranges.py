@@ -15,7 +15,8 @@ from tests.server.taken import bodies_taken
 from tests.server.test_field_table import PAGE, models_in
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
-from yaie.core.ranges import LARGEST, MAX_SHOWN, MAX_TOKENS, RANGES, SAMPLED, shown
+from yaie.core.range import MAX_SHOWN
+from yaie.core.ranges import LARGEST, MAX_TOKENS, RANGES, SAMPLED, shown
 from yaie.server.next_token import NextTokenRequest
 
 NUMBERS = ("integer", "number")

@@ -10,7 +10,7 @@ from tests.server.conftest import serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_failures import LONG, events_of
 from yaie.core.errors import EngineDeadError
-from yaie.engine.background.async_engine import EngineState
+from yaie.engine.background.engine_life import EngineState
 
 
 def in_background(ask: Any) -> tuple[threading.Thread, list[httpx.Response]]:

@@ -33,7 +33,7 @@ from yaie.engine.asks import READ, of
 from yaie.engine.asks.arrays import ints
 from yaie.engine.asks.base import Ask, Vocabulary
 from yaie.engine.asks.logprobs import by_row
-from yaie.engine.step.new_seats import new_seats
+from yaie.engine.step.encoder import new_seats
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.graphs import device_for
 from yaie.worker.worker import Worker

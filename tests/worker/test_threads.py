@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from yaie import LLMEngine
-from yaie.engine import llm_engine
+from yaie.engine import loaded
 from yaie.worker import threads
 
 
@@ -52,6 +52,6 @@ def test_the_setting_goes_before_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_engine_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it measures how many of them are worth having."""
     monkeypatch.setattr(threads, "usable_cores", lambda: 2)
-    monkeypatch.setattr(llm_engine, "governor_for", lambda *args, **options: None)
+    monkeypatch.setattr(loaded, "governor_for", lambda *args, **options: None)
     LLMEngine(num_blocks=8, device="cpu", mine="none")
     assert torch.get_num_threads() == 2

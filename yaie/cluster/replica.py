@@ -16,7 +16,7 @@ from starlette.types import Message, Scope
 
 from yaie.cluster.exchange import Asked, Begun, ReplicaLostError
 from yaie.core.config import EngineConfig
-from yaie.engine.background.async_engine import EngineState
+from yaie.engine.background.engine_life import EngineState
 from yaie.engine.info import EngineInfo
 from yaie.parts import load_part
 from yaie.server.app import create_app

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, core_schema
 
-from yaie.core.params import MAX_LOGIT_BIASES, MAX_STOP_CHARS, MAX_STOPS
+from yaie.core.params_lists import MAX_LOGIT_BIASES, MAX_STOP_CHARS, MAX_STOPS
 from yaie.core.ranges import RANGES, Range
 
 MAX_MESSAGES = 4096

@@ -5,34 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.ranges import LARGEST, RANGES, SAMPLED, Range, shown
+from yaie.core.params_lists import MAX_LOGPROB_TOKEN_IDS as MAX_LOGPROB_TOKEN_IDS
+from yaie.core.params_lists import MAX_STOP_TOKEN_IDS as MAX_STOP_TOKEN_IDS
+from yaie.core.params_lists import as_tuples, check_kinds, check_sizes
+from yaie.core.ranges import LARGEST, RANGES, SAMPLED, shown
 from yaie.core.ranges import MAX_LOGPROBS as MAX_LOGPROBS
 
-MAX_LOGIT_BIASES = 1024
 ROLES = ("system", "developer", "user", "assistant", "tool")
-MAX_STOPS = 64
-MAX_STOP_CHARS = 256
-"""Of one stop string: what is held back, and looked through at each token, is no longer."""
-MAX_STOP_TOKEN_IDS = 1024
-MAX_LOGPROB_TOKEN_IDS = 128
-MAX_BAD_WORDS = 128
-MAX_SALT_CHARS = 256
-
-
-def _require(condition: bool, param: str, message: str) -> None:
-    if not condition:
-        raise _refusal(param, message)
-
-
-def _refusal(param: str, message: str) -> InvalidRequestError:
-    return InvalidRequestError(f"{param} {message}", param=param)
-
-
-def _require_range(limits: Range, value: float, param: str, what: str = "") -> None:
-    """what: which of the numbers of `param` it is, if there are several."""
-    if not limits.holds(value):
-        of = f": {what} " if what else " "
-        raise InvalidRequestError(f"{param}{of}{limits.complaint(value)}", param=param)
+_NONE: tuple[Any, ...] = ()
+"""What a list holds unless it is given. There is only one such tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,19 +136,33 @@ class SamplingParams:
     cache_salt: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
-        elif isinstance(self.stop, list):
-            object.__setattr__(self, "stop", tuple(self.stop))
-        for name in ("stop_token_ids", "logprob_token_ids", "bad_words"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
-        if isinstance(self.logit_bias, Mapping):
-            object.__setattr__(self, "logit_bias", tuple(self.logit_bias.items()))
+        lists = (
+            self.stop,
+            self.bad_words,
+            self.stop_token_ids,
+            self.logprob_token_ids,
+            self.logit_bias,
+        )
+        has_lists = self.cache_salt is not None or not all(one is _NONE for one in lists)
+        if has_lists:
+            as_tuples(self)
         self._check_types()
-        self._check_ranges()
+        if has_lists:
+            check_kinds(self)
+        _require(self.pooling in (None, "last", "mean"), "pooling", "must be last or mean")
+        is_constraint = self.constraint is None or isinstance(self.constraint, Constraint)
+        _require(is_constraint, "constraint", "must be a Constraint")
+        _require(self.pooling is None or self.n == 1, "n", "must be 1 where pooling is asked for")
+        for name in SAMPLED:
+            if (value := getattr(self, name)) is not None:
+                RANGES[name].require(value, name)
+        if has_lists:
+            check_sizes(self)
+        _require(self.min_tokens <= (self.max_tokens or self.min_tokens), "min_tokens",
+                 f"must not be above max_tokens, which is {self.max_tokens}")  # fmt: skip
 
     def _check_types(self) -> None:
+        """Of numbers and flags."""
         for name in ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty",
                      "repetition_penalty"):  # fmt: skip
             value = getattr(self, name)
@@ -190,61 +185,6 @@ class SamplingParams:
         ):  # fmt: skip
             if type(value := getattr(self, name)) is not bool:
                 raise _refusal(name, f"must be true or false, got {shown(value)}")
-        stops_are_strings = isinstance(self.stop, tuple) and all(
-            isinstance(text, str) for text in self.stop
-        )
-        _require(stops_are_strings, "stop", "must be a string or a list of strings")
-        _require("" not in self.stop, "stop", "must not contain an empty string")
-        are_words = isinstance(self.bad_words, tuple) and all(
-            isinstance(word, str) and word.strip() for word in self.bad_words
-        )
-        _require(are_words, "bad_words", "must be a list of strings, none of them blank")
-        is_salt = self.cache_salt is None or isinstance(self.cache_salt, str)
-        _require(
-            is_salt and self.cache_salt != "", "cache_salt", "must be a string, not an empty one"
-        )
-        for name in ("stop_token_ids", "logprob_token_ids"):
-            ids = getattr(self, name)
-            are_ints = isinstance(ids, tuple) and all(type(token) is int for token in ids)
-            _require(are_ints, name, "must be a list of integers")
-        _require(_are_biases(self.logit_bias), "logit_bias", "must map token ids to finite numbers")
-        _require(self.pooling in (None, "last", "mean"), "pooling", "must be last or mean")
-        is_constraint = self.constraint is None or isinstance(self.constraint, Constraint)
-        _require(is_constraint, "constraint", "must be a Constraint")
-
-    def _check_ranges(self) -> None:
-        _require(self.pooling is None or self.n == 1, "n", "must be 1 where pooling is asked for")
-        for name in SAMPLED:
-            if (value := getattr(self, name)) is not None:
-                _require_range(RANGES[name], value, name)
-        _require(len(self.stop) <= MAX_STOPS, "stop", f"may list at most {MAX_STOPS} strings")
-        for index, stop in enumerate(self.stop):
-            _require(len(stop) <= MAX_STOP_CHARS, "stop",
-                     f"may hold strings of at most {MAX_STOP_CHARS} characters; the one at index "
-                     f"{index} has {len(stop)}. Give a shorter part of it.")  # fmt: skip
-        _require(len(self.bad_words) <= MAX_BAD_WORDS, "bad_words",
-                 f"may list at most {MAX_BAD_WORDS} strings")  # fmt: skip
-        longest = max(map(len, self.bad_words), default=0)
-        _require(longest <= MAX_STOP_CHARS, "bad_words",
-                 f"may hold strings of at most {MAX_STOP_CHARS} characters, not {longest}")  # fmt: skip
-        _require(len(self.cache_salt or "") <= MAX_SALT_CHARS, "cache_salt",
-                 f"may have at most {MAX_SALT_CHARS} characters")  # fmt: skip
-        _require(len(self.stop_token_ids) <= MAX_STOP_TOKEN_IDS, "stop_token_ids",
-                 f"may list at most {MAX_STOP_TOKEN_IDS} tokens")  # fmt: skip
-        _require(len(self.logprob_token_ids) <= MAX_LOGPROB_TOKEN_IDS, "logprob_token_ids",
-                 f"may list at most {MAX_LOGPROB_TOKEN_IDS} tokens")  # fmt: skip
-        _require(self.logprobs is not None or not self.logprob_token_ids, "logprob_token_ids",
-                 "may only be given together with logprobs")  # fmt: skip
-        _require(self.min_tokens <= (self.max_tokens or self.min_tokens), "min_tokens",
-                 f"must not be above max_tokens, which is {self.max_tokens}")  # fmt: skip
-        _require(len(self.logit_bias) <= MAX_LOGIT_BIASES, "logit_bias",
-                 f"may name at most {MAX_LOGIT_BIASES} tokens")  # fmt: skip
-        for name in ("stop_token_ids", "logprob_token_ids"):
-            for index, token in enumerate(getattr(self, name)):
-                _require_range(RANGES["token"], token, f"{name}[{index}]")
-        for token, bias in self.logit_bias:
-            _require_range(RANGES["biased_token"], token, "logit_bias", "token")
-            _require_range(RANGES["logit_bias"], bias, "logit_bias", f"the bias of {token}")
 
     @property
     def is_greedy(self) -> bool:
@@ -273,8 +213,10 @@ def whole_distribution(vocab_size: int) -> SamplingParams:
     return params
 
 
-def _are_biases(pairs: object) -> bool:
-    return isinstance(pairs, tuple) and all(
-        type(token) is int and isinstance(bias, int | float) and abs(bias) <= LARGEST
-        for token, bias in pairs
-    )
+def _require(condition: bool, param: str, message: str) -> None:
+    if not condition:
+        raise _refusal(param, message)
+
+
+def _refusal(param: str, message: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{param} {message}", param=param)

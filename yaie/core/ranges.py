@@ -5,10 +5,9 @@ document tells it to clients, and `book/src/http-reference.md` has it as a table
 here does not get into a body: `tests/server/test_ranges.py` looks for one.
 """
 
-import math
-import sys
-from dataclasses import dataclass
-from typing import Any
+from yaie.core.range import LARGEST as LARGEST
+from yaie.core.range import Range as Range
+from yaie.core.range import shown as shown
 
 MAX_LOGPROBS = 20
 MAX_BIAS = 100.0
@@ -18,69 +17,6 @@ MAX_TOKENS = 2**31 - 1
 MAX_SEED = 2**63 - 1
 MAX_EXACT = 2**53 - 1
 """The largest integer that every JSON parser reads exactly (RFC 8259, section 6)."""
-LARGEST = sys.float_info.max
-"""Comparing with it tells NaN, infinity and integers that no float can hold from numbers."""
-MAX_SHOWN = 40
-"""Characters of a client's value in a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """What one number may be.
-
-    name: the key in RANGES. fields: where it stands in bodies, if not under its name. low, high: both
-    belong to the range, unless `above` says that `low` does not. hole: an integer between them that does
-    not belong to it either.
-    """
-
-    name: str
-    low: float
-    high: float
-    unit: str
-    meaning: str
-    fields: tuple[str, ...] = ()
-    above: bool = False
-    hole: int | None = None
-
-    def holds(self, value: float) -> bool:
-        """Whether it is in the range. NaN is in none."""
-        is_high_enough = value > self.low if self.above else value >= self.low
-        return is_high_enough and value <= self.high and value != self.hole
-
-    @property
-    def told(self) -> str:
-        """The range in words, to follow "must be"."""
-        if self.above:
-            return f"above {_plain(self.low)} and at most {_plain(self.high)}"
-        between = f"between {_plain(self.low)} and {_plain(self.high)}"
-        return between if self.hole is None else f"{between}, but not {self.hole}"
-
-    def complaint(self, value: Any) -> str:
-        """What is wrong with a value outside of it, to follow its name or "It"."""
-        return f"must be {self.told}, got {shown(value)}"
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The same in the words of JSON Schema."""
-        limits: dict[str, Any] = {"exclusiveMinimum" if self.above else "minimum": self.low}
-        limits["maximum"] = self.high
-        return limits if self.hole is None else limits | {"not": {"const": self.hole}}
-
-
-def _plain(number: float) -> str:
-    return f"{number:g}" if isinstance(number, float) else str(number)
-
-
-def shown(value: Any) -> str:
-    """A value as a message quotes it: whatever it is, in a few characters."""
-    if type(value) is int and value.bit_length() > 128:  # Python refuses to write very long ones
-        digits = math.floor(value.bit_length() * math.log10(2)) + 1
-        return f"an integer of about {digits} digits"
-    if isinstance(value, str | bytes):
-        value = value[: MAX_SHOWN + 1]
-    text = repr(value) if isinstance(value, str | bytes | int | float) else type(value).__name__
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
-
 
 _ROWS = (
     Range("temperature", 0, 100, "", "0 takes the most likely token, else logits are divided by it"),

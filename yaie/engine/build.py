@@ -21,7 +21,8 @@ from yaie.engine.step.encoder import StepEncoder
 from yaie.engine.step.executor import StepExecutor
 from yaie.engine.step.explaining import parts_in_steps
 from yaie.engine.step.hooks import Hooks, StepObserver
-from yaie.engine.step.isolation import IsolatingCore, Isolation, TextIsolation
+from yaie.engine.step.isolated import IsolatingCore, TextIsolation
+from yaie.engine.step.isolation import Isolation
 from yaie.engine.step.late_stops import stop_checker
 from yaie.engine.step.request_texts import Detokenizers, ShowsStops
 from yaie.models.loader import LoadedModel
@@ -98,7 +99,7 @@ def build(
     executor = StepExecutor(worker, encoder, vocab_size, hooks, isolation)
     texts = TextIsolation(isolation, scheduler)
     engine, detokenizers = parts["engine"], Detokenizers(parts, model.tokenizer)
-    core: EngineCore = engine.EngineCore(
+    loop: EngineCore = engine.EngineCore(
         scheduler,
         executor,
         texts.detokenizers(detokenizers.usual, detokenizers.special),
@@ -108,13 +109,12 @@ def build(
         model.eos_token_ids,
     )
     if overlapped:
-        core = parts["cuda_graphs"].OverlappedLoop(core, scheduler, executor)
-    core = IsolatingCore(core, scheduler, isolation, texts)
+        loop = parts["cuda_graphs"].OverlappedLoop(loop, scheduler, executor)
     graphs: Graphs = "off" if inner.runner is None else "lazy"
     if config.graphs == "padded":
         graphs = "padded"
     return Machine(
-        core=core,
+        core=IsolatingCore(loop, scheduler, isolation, texts),
         scheduler=scheduler,
         cache=cache,
         blocks=blocks,

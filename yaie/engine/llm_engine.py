@@ -1,137 +1,25 @@
-"""The engine that everybody calls: text in, text out, one step at a time.
+"""The engine that everybody calls: requests in, what they gained out, one step at a time.
 
-`AsyncEngine` runs it behind the server; `generate` and `chat_completion` run it to the end here.
+`AsyncEngine` runs it behind the server.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
 
 from yaie.core.batch import StepPlan
-from yaie.core.config import EngineConfig
-from yaie.core.contracts import ApiServer
-from yaie.core.errors import EngineDeadError, EngineOverloadedError, InvalidRequestError, YaieError
-from yaie.core.output import RequestOutput, Submitted
-from yaie.core.params import PromptOptions, SamplingParams
-from yaie.core.request import FinishReason, Request
-from yaie.engine.build import build, overlaps
-from yaie.engine.configured import configured
-from yaie.engine.drafting.loading import load_drafting
-from yaie.engine.info import EngineInfo
-from yaie.engine.input.processor import InputProcessor, Prompt
-from yaie.engine.input.prompt_text import encode_chat
-from yaie.engine.loading import load_model
-from yaie.engine.machine import Machine
-from yaie.engine.output_router import OutputRouter
-from yaie.engine.step.counters import Counters
-from yaie.engine.step.explaining import parts_in_steps
-from yaie.engine.step.recovery import RecoveringMachine
-from yaie.engine.step.thread_governor import governor_for
-from yaie.parts import Part
-from yaie.worker.parallel.launch import Launch
-from yaie.worker.worker import Worker as LocalWorker
-
-Json = dict[str, Any]
+from yaie.core.errors import EngineOverloadedError
+from yaie.core.output import RequestOutput
+from yaie.core.params import SamplingParams
+from yaie.core.request import Request
+from yaie.engine.input.processor import Prompt
+from yaie.engine.loaded import LoadedEngine
+from yaie.engine.offline import Offline
 
 
-class LLMEngine:
-    """Loads a model and serves requests on the parts in use. Not thread-safe: one caller at a time.
+class LLMEngine(LoadedEngine, Offline):
+    """Serves requests on the parts in use. Not thread-safe: one caller at a time.
 
-    max_model_len: longest sequence, prompt and output together.
-    pool_tokens: token slots in the KV pool.
-    backend: what the kernels are written in, and which labs they come from.
+    How it is made is in `LoadedEngine`, and how requests are run to their end in `Offline`.
     """
-
-    def __init__(
-        self, config: EngineConfig | None = None, *, launch: Launch | None = None, **settings: Any
-    ) -> None:
-        """Settings override `config`; without one, environment and file are read too. launch: which has
-        started the other ranks, over hosts; None if they are to be started here.
-
-        Raises ConfigError, ModelError, PartError, or KernelError for CUDA that does not compile.
-        """
-        self.config = configured(config, settings)
-        self.backend, self._model, self._ranks = load_model(self.config, launch)
-        try:
-            self._make()
-        except BaseException:
-            if self._ranks is not None:
-                self._ranks.close()
-            raise
-
-    def _make(self) -> None:
-        """Put together what runs the model."""
-        self._drafting = load_drafting(self.config, self._model, self.backend)
-        self.max_model_len = self._model.max_length
-        self._counters = Counters()
-        self._router: OutputRouter | None = None  # while `generate` or a stream takes turns
-        threaded = overlaps(self.config, self._model)
-        self._governor = governor_for(self.config, self._model.device, threaded=threaded)
-        self._machine: Machine | RecoveringMachine = self._assembled()
-        if self._governor is not None and isinstance(self._machine.worker, LocalWorker):
-            self._governor.measure(self._machine.worker)
-        self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
-        self.input = InputProcessor(
-            self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
-        )
-
-    def _assembled(self) -> Machine | RecoveringMachine:
-        def make(config: EngineConfig) -> Machine:
-            return build(
-                config,
-                self.backend,
-                self._model,
-                self._counters,
-                drafting=self._drafting,
-                ranks=self._ranks,
-                observers=[] if self._governor is None else [self._governor],
-            )
-
-        if self._ranks is None and parts_in_steps(self.backend.parts):
-            return RecoveringMachine(make, self.config, self.backend.parts)
-        return make(self.config)
-
-    @property
-    def model_name(self) -> str:
-        return self._model.name
-
-    @property
-    def model(self) -> Any:
-        """The loaded model: tokenizer, dtype, device, sizes."""
-        return self._model
-
-    @property
-    def tokenizer(self) -> Any:
-        return self._model.tokenizer
-
-    @property
-    def sampling_defaults(self) -> Json:
-        """Fields of SamplingParams that hold for a request which does not give them."""
-        return self._model.sampling_defaults
-
-    @property
-    def api(self) -> ApiServer:
-        """The part that puts answers into OpenAI's shape."""
-        api: ApiServer = self.backend.parts["api_server"]
-        return api
-
-    @property
-    def parts(self) -> list[Part]:
-        """Whose parts run."""
-        return self.backend.parts.table()
-
-    @property
-    def info(self) -> EngineInfo:
-        """The engine's constants, as plain data."""
-        return EngineInfo.of(
-            self.config,
-            self._model,
-            self.backend,
-            max_model_len=self.max_model_len,
-            pool_tokens=self.pool_tokens,
-            decode_note=self._machine.note,
-            states=self._machine.sizes.states,
-        )
 
     @property
     def has_work(self) -> bool:
@@ -142,7 +30,7 @@ class LLMEngine:
     @property
     def num_waiting(self) -> int:
         """Requests in the queue."""
-        return self._machine.num_waiting
+        return self._machine.core.num_waiting
 
     def check_params(self, params: SamplingParams) -> None:
         """Raise InvalidRequestError for what `add_request` would refuse in them whatever the prompt.
@@ -196,12 +84,9 @@ class LLMEngine:
 
     def step(self) -> list[RequestOutput]:
         """Compute one step; returns what each request gained, also in steps that another caller's
-        `generate` or stream took. What fails ends with FinishReason.ERROR (`isolation.py`)."""
+        `generate` or stream took. What fails ends with FinishReason.ERROR (`isolated.py`)."""
         core = self._machine.core
-        return self._told(core.step() if core.has_work else [])
-
-    def _told(self, outputs: list[RequestOutput]) -> list[RequestOutput]:
-        """Count the outputs of a step; returns those that belong to its caller."""
+        outputs = core.step() if core.has_work else []
         self._counters.stepped(outputs)
         if self._router is None:
             return outputs
@@ -213,14 +98,19 @@ class LLMEngine:
         self._counters.tell_plan(tell)
 
     @property
-    def machine_parts(self) -> Machine | RecoveringMachine:
-        """Scheduler, cache, blocks and tree, to be looked at. Another object after a part failed."""
-        return self._machine
-
-    @property
     def num_steps(self) -> int:
         """Steps since it started."""
         return self._counters.steps
+
+    @property
+    def num_tokens(self) -> int:
+        """What vLLM counts, since the start: tokens of prompts, without those from the cache, and those
+        generated.
+
+        Not what forward passes computed: the first token of an answer comes without one of its own, and
+        the last is never an input.
+        """
+        return self._counters.prefilled_tokens + self._counters.generation_tokens
 
     def take_started(self) -> list[str]:
         """Ids of the requests that had their first turn since the last call, and are not over."""
@@ -235,105 +125,6 @@ class LLMEngine:
 
     def _abort(self, request_id: str) -> bool:
         return self._machine.core.abort(request_id)
-
-    def generate(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
-        **sampling: Any,
-    ) -> list[str]:
-        """Complete every prompt; `n` texts for each, in order. params: for all, or one for each prompt.
-        sampling: fields of SamplingParams, for all.
-
-        Raises what `add_request` does before anything runs, and YaieError if a request fails.
-        """
-        several = isinstance(prompts, list | tuple) and not all(type(p) is int for p in prompts)
-        every: Any = prompts if several else [prompts]
-        given: Any = list(params) if isinstance(params, list | tuple) else [params] * len(every)
-        if len(given) != len(every):
-            raise InvalidRequestError(
-                f"params has {len(given)} entries for {len(every)} prompts: give one for each, or one "
-                "for all",
-                param="params",
-            )
-        each = [self._sampling_params(sampling, base=base) for base in given]
-        requests: list[Request] = []
-        try:
-            for prompt, own in zip(every, each, strict=True):
-                requests += self._queue(prompt, own)
-            texts: dict[str, list[str]] = {request.request_id: [] for request in requests}
-            for output in self._run(requests):
-                texts[output.request_id].append(output.text)
-        except BaseException:
-            self._abort_all(requests)
-            raise
-        return ["".join(texts[request.request_id]) for request in requests]
-
-    def encode_chat(
-        self,
-        messages: list[Json],
-        tools: list[Json] | None = None,
-        options: PromptOptions | None = None,
-    ) -> list[int]:
-        """The prompt of a conversation, by the model's chat template. Raises InvalidRequestError."""
-        return encode_chat(self.tokenizer, messages, tools, options)
-
-    def chat_completion(self, messages: list[Json], **sampling: Any) -> Json:
-        """Answer a conversation; returns an OpenAI `chat.completion`."""
-        requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
-        reply = self.api.ChatReply(self.model_name, [Submitted.of(one) for one in requests])
-        for output in self._run(requests):
-            reply.add(output)
-        return reply.result()
-
-    def chat_completion_stream(self, messages: list[Json], **sampling: Any) -> Iterator[Json]:
-        """Answer a conversation; yields OpenAI `chat.completion.chunk`s as the text comes.
-
-        Closing the iterator ends the request.
-        """
-        requests = self.add_request(self.encode_chat(messages), self._sampling_params(sampling))
-        reply = self.api.ChatReply(self.model_name, [Submitted.of(one) for one in requests])
-        for output in self._run(requests):
-            yield from reply.chunks(output)
-
-    def _run(self, requests: list[Request]) -> Iterator[RequestOutput]:
-        """Step until these requests are over; aborts them if the caller stops or something fails.
-
-        Raises YaieError if one of them fails.
-        """
-        router = self._router = self._router or OutputRouter()
-        claim = router.claim(requests)
-        try:
-            while True:
-                for output in claim.take():
-                    if output.finish_reason is FinishReason.ERROR:
-                        raise YaieError(output.error or "the request failed")
-                    yield output
-                if not claim.num_unfinished:
-                    return
-                router.put(self.step())  # what others wait for goes back
-        finally:
-            self._abort_all(requests)
-            if router.is_idle and self._router is router:
-                self._router = None
-
-    def _sampling_params(self, given: Json, base: SamplingParams | None = None) -> SamplingParams:
-        """What was given on top of `base`, or of the model's defaults. Raises InvalidRequestError."""
-        for name in given:
-            if name not in SamplingParams.__dataclass_fields__:
-                raise InvalidRequestError(f"no sampling parameter is called {name!r}", param=name)
-        if base is not None:
-            if not isinstance(base, SamplingParams):
-                raise InvalidRequestError(
-                    f"params is {type(base).__name__}: give SamplingParams, or its fields by name",
-                    param="params",
-                )
-            return replace(base, **given)
-        return SamplingParams(**(self.sampling_defaults | given))
-
-    def _abort_all(self, requests: list[Request]) -> None:
-        for request in requests:
-            self.abort(request.request_id)
 
     def stats(self) -> dict[str, float]:
         """How busy the engine is now, and what it has done since it started."""
@@ -353,20 +144,6 @@ class LLMEngine:
         """Forget every cached prefix that no request uses; returns how many blocks that freed."""
         return self._machine.reset_prefix_cache()
 
-    def on_loss(self, tell: Callable[[EngineDeadError], None]) -> None:
-        """Call this, on another thread, with the error when a rank is lost: the engine is dead then."""
-        if self._ranks is not None:
-            self._ranks.on_loss(tell)
-
     def on_wake(self, wake: Callable[[], None]) -> None:
         """Call this, on any thread, when `has_work` has become true without a call here. Of an engine
         that does everything itself it never does."""
-
-    def close(self) -> None:
-        """End the thread of the worker, if it has one, and other ranks. No step follows."""
-        self._machine.worker.close()
-
-    def check(self) -> None:
-        """Verify the invariants of scheduler, tables, tree and blocks; raises InvariantError."""
-        self._machine.scheduler.check()
-        self._machine.cache.check()

@@ -8,7 +8,6 @@ from yaie.core.batch import KVLayerSpec
 from yaie.core.config import Graphs
 from yaie.core.contracts import (
     BlockManager,
-    EngineCore,
     KVCacheManager,
     RadixTree,
     Scheduler,
@@ -16,6 +15,7 @@ from yaie.core.contracts import (
 )
 from yaie.engine.drafting.drafts import Drafts
 from yaie.engine.step.hooks import Hooks
+from yaie.engine.step.isolated import IsolatingCore
 from yaie.engine.step.pacer import StepPacer
 from yaie.worker.build import Sizes
 
@@ -33,7 +33,7 @@ class Machine:
     it drafts. token_budget: of a step.
     """
 
-    core: EngineCore
+    core: IsolatingCore
     scheduler: Scheduler
     cache: KVCacheManager
     blocks: BlockManager
@@ -46,11 +46,6 @@ class Machine:
     hooks: Hooks
     drafts: Drafts
     token_budget: int
-
-    @property
-    def num_waiting(self) -> int:
-        """Requests in the queue."""
-        return self.scheduler.num_waiting
 
     def reset_prefix_cache(self) -> int:
         """See `KVCacheManager`."""

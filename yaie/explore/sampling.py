@@ -8,7 +8,7 @@ import torch
 from yaie.core.batch import SamplingBatch
 from yaie.core.request import Request
 from yaie.engine.asks.base import Vocabulary
-from yaie.engine.step.new_seats import new_seats
+from yaie.engine.step.encoder import new_seats
 from yaie.worker.input_batch import InputBatch
 
 

@@ -14,8 +14,8 @@ from yaie.core.contracts.states import StateLayerSpec
 from yaie.core.errors import ModelError
 from yaie.models.json_files import shown
 from yaie.models.layout import Destination, Layout, Stored
-from yaie.models.linear import Linear, SummedLinear, tied_linear
-from yaie.models.schemes import Packing
+from yaie.models.linear import SummedLinear, make_linear, tied_linear
+from yaie.models.schemes import Packing, Scheme
 from yaie.models.schemes.cutting import Cuts
 from yaie.models.stated import Stated
 from yaie.models.whole import Whole
@@ -61,7 +61,7 @@ class ModelAdapter(ABC):
     Three rules make it fast and right. The T tokens of a call are a flat batch of several sequences,
     prompt chunks and single tokens side by side: whatever depends on a token's place must use
     `positions`, and only `attend` may mix tokens, and what works on states (`hybrid`). Products with
-    the same input are one `Linear` with a `stacked` layout (query, key and value; gate and up). Norms,
+    the same input are one product with a `stacked` layout (query, key and value; gate and up). Norms,
     rotations and activations come from `ops`, the part that a learner writes.
 
     Families without an adapter run through `yaie.models.generic`, slower. An adapter that covers only
@@ -152,15 +152,15 @@ class ModelAdapter(ABC):
         """An uninitialised weight of the model's dtype, on its device."""
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
-    def linear(self, layout: Layout) -> Linear:
+    def linear(self, layout: Layout) -> Scheme:
         """A matrix product whose weight lies so, in the model's dtype, on its device."""
-        return Linear(layout, self.dtype, self.device)
+        return make_linear(layout, self.dtype, self.device)
 
-    def layer_linear(self, layout: Layout) -> Linear:
+    def layer_linear(self, layout: Layout) -> Scheme:
         """A product of a decoder layer: packed, where the checkpoint packs them."""
-        return Linear(layout, self.dtype, self.device, packing=self.packing)
+        return make_linear(layout, self.dtype, self.device, packing=self.packing)
 
-    def summed_linear(self, layout: Layout) -> Linear | SummedLinear:
+    def summed_linear(self, layout: Layout) -> Scheme | SummedLinear:
         """`layer_linear` of a product whose inputs may be split over ranks."""
         if self.shard.size == 1:
             return self.layer_linear(layout)
@@ -207,10 +207,10 @@ class ModelAdapter(ABC):
         """
         return False
 
-    def tied_head(self, table: Tensor) -> Linear:
+    def tied_head(self, table: Tensor) -> Scheme:
         """The output head of a model that uses its embedding table [vocab, hidden] for it."""
         head = tied_linear(table)
-        self.weight_bytes += head.scheme.extra_bytes
+        self.weight_bytes += head.extra_bytes
         return head
 
     def weights_loaded(self) -> None:  # noqa: B027 (most adapters have nothing to do here)
@@ -241,10 +241,6 @@ class ModelAdapter(ABC):
     def local_logits(self, hidden: Tensor) -> Tensor:
         """What this rank has of `logits`: [m, held] float32."""
         return self.logits(hidden)
-
-    def all_gather_logits(self, held: Tensor) -> Tensor:
-        """`logits` from what each rank has of them. All ranks ask together."""
-        return held
 
     def first_choice(self, hidden: Tensor) -> Tensor:
         """The most likely token behind each of these states [m, hidden], as greedy sampling draws it:

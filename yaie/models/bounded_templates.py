@@ -1,7 +1,8 @@
 """A bound on the work of chat templates, which are programs that come with a model.
 
 transformers renders them in Jinja's sandbox, which keeps them from Python's insides and not from a loop
-in a loop in a loop, or from a text that doubles. What they do is counted (`template_work.py`).
+in a loop in a loop, or from a text that doubles. What they do is counted (`template_work.py`,
+`template_calls.py`).
 
 transformers compiles a template in one function, which is replaced by one that compiles the same tree
 with the counting in it. Rendering, and what templates are given, stay transformers' own.
@@ -10,16 +11,8 @@ with the counting in it. Rendering, and what templates are given, stay transform
 from functools import lru_cache
 from typing import Any
 
-from yaie.models.template_work import (
-    OPERATORS,
-    checked_format,
-    checked_operator,
-    counted_call,
-    counted_filter,
-    joined,
-    turn,
-    written,
-)
+from yaie.models.template_calls import checked_format, counted_call, counted_filter, joined
+from yaie.models.template_work import OPERATORS, checked_operator, turn, written
 
 
 def bound_templates() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from yaie.core.errors import InvalidRequestError
 from yaie.models.bounded_templates import bound_templates
 from yaie.models.template_parts import takes_parts
-from yaie.models.template_work import metered
+from yaie.models.template_work import begin_prompt
 
 Json = dict[str, Any]
 
@@ -57,10 +57,10 @@ class ChatTemplates:
     def rendered(self, template: str, messages: Sequence[Json], **options: Any) -> str:
         """What a template makes of these messages, with a bound on its work (`bounded_templates`).
         Raises whatever its author wants, or its programming does."""
-        with metered():
-            text: str = self._tokenizer.apply_chat_template(
-                messages, chat_template=template, tokenize=False, **options
-            )
+        begin_prompt()
+        text: str = self._tokenizer.apply_chat_template(
+            messages, chat_template=template, tokenize=False, **options
+        )
         return text
 
     def wants_parts(self, template: str) -> bool:

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from yaie.core.errors import ModelError
 from yaie.models.adapter import check_weights
 from yaie.models.layout import whole
-from yaie.models.linear import Linear
+from yaie.models.linear import make_linear
 from yaie.models.packing import PackedFormat
-from yaie.models.schemes import Packing
+from yaie.models.schemes import Packing, Scheme
 from yaie.models.schemes.words import DENSE, WORD, WordScheme
 from yaie.models.skeleton import renaming
 
@@ -39,7 +39,7 @@ _CODES = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.uint8)
 class PackedLinear(nn.Module):
     """y = x @ weight.T + bias by one of our products. Without it until `product` is set."""
 
-    product: Linear
+    product: Scheme
 
     def __init__(self, in_features: int, out_features: int, *, bias: bool) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class PackedParts:
         for place, parts in self._held.items():
             module = model.get_submodule(place)
             layout = whole(module.in_features, module.out_features, bias=module.has_bias)
-            module.product = Linear(layout, self._dtype, device, packing=self._packing)
+            module.product = make_linear(layout, self._dtype, device, packing=self._packing)
             wanted = module.product.destinations(place)
             misshapen = []
             given = {f"{place}.{suffix}": tensor for suffix, tensor in parts.items()}
@@ -165,7 +165,7 @@ def _dense(how: PackedFormat, name: str, parts: Tensors, dtype: torch.dtype) -> 
     inputs, outputs = _features(how, parts)
     scheme = Packing(how, DENSE).scheme(whole(inputs, outputs), dtype, torch.device("cpu"))
     assert isinstance(scheme, WordScheme)
-    wanted = scheme.destinations([name])
+    wanted = scheme.destinations(name)
     given = {f"{name}.{suffix}": tensor for suffix, tensor in parts.items() if suffix != "bias"}
     check_weights(wanted.keys() - given.keys(), given.keys() - wanted.keys(), ())
     for key, place in wanted.items():

@@ -13,8 +13,8 @@ from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, check_activation, of_other_layers, register
 from yaie.models.layout import Cut, Destination, held, whole
-from yaie.models.linear import Linear, SummedLinear
-from yaie.models.schemes import Packing
+from yaie.models.linear import SummedLinear
+from yaie.models.schemes import Packing, Scheme
 from yaie.models.stated import Stated
 from yaie.models.whole import Whole
 
@@ -42,11 +42,11 @@ class Block:
     """The weights of one layer. Its query, key and value come fused in the checkpoint."""
 
     attention_norm: LayerNorm
-    qkv: Linear
-    output: Linear | SummedLinear
+    qkv: Scheme
+    output: Scheme | SummedLinear
     mlp_norm: LayerNorm
-    up: Linear
-    down: Linear | SummedLinear
+    up: Scheme
+    down: Scheme | SummedLinear
     attention: AttentionSpec
 
     def destinations(self) -> dict[str, Destination]:
@@ -199,13 +199,13 @@ class GPT2Adapter(ModelAdapter):
         return self.norm(hidden) if self.shard.is_last else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.all_gather_logits(self.local_logits(hidden))
+        held = self.local_logits(hidden)
+        if self.shard.size == 1:
+            return held
+        return self.shard.all_gather_logits(self.config.vocab_size)(held)
 
     def local_logits(self, hidden: Tensor) -> Tensor:
         return self.head.in_float32(hidden)
-
-    def all_gather_logits(self, held: Tensor) -> Tensor:
-        return self.shard.all_gather_logits(self.config.vocab_size)(held)
 
     def first_choice(self, hidden: Tensor) -> Tensor:
         return self.shard.best(self.config.vocab_size)(self.local_logits(hidden))

@@ -15,17 +15,17 @@ from yaie.core.contracts import Attend, TransformerOps
 from yaie.core.contracts.states import StateLayerSpec, StateTensor, StepStates
 from yaie.core.gemm import FusedGemm
 from yaie.models.adapter import ModelAdapter
+from yaie.models.decoder_weights import PlainGemm
 from yaie.models.layout import Destination, stacked, whole
-from yaie.models.linear import Linear
-from yaie.models.llama import PlainGemm
+from yaie.models.schemes import Scheme
 from yaie.models.stated import Stated
 
 
 class Mixer(Protocol):
     """The part of a layer in which tokens of a sequence meet: output(mixer(into(hidden)))."""
 
-    into: Linear
-    output: Linear
+    into: Scheme
+    output: Scheme
 
     def destinations(self) -> dict[str, Destination]:
         """By name within the layer."""
@@ -65,8 +65,8 @@ class Layer:
     norm: Tensor
     mixer: Mixer
     mlp_norm: Tensor
-    gate_up: Linear
-    down: Linear
+    gate_up: Scheme
+    down: Scheme
 
     @property
     def plain(self) -> PlainGemm | None:
@@ -292,7 +292,7 @@ class HybridAttention:
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
     ) -> Tensor:
         """See Mixer."""
-        dim, parts = self._adapter.head_dim, hidden.split(self.into.sizes, dim=1)
+        dim, parts = self._adapter.head_dim, hidden.split(self.into.layout.sizes, dim=1)
         q, k, v = (part.unflatten(1, (-1, dim)) for part in parts)
         gate = None
         if self._adapter.is_gated:

@@ -1,7 +1,8 @@
 """Mistral (Jiang et al. 2023): Llama without biases, with attention to a sliding window."""
 
 from yaie.models.adapter import register
-from yaie.models.llama import Biases, LlamaAdapter
+from yaie.models.decoder_weights import Biases
+from yaie.models.llama import LlamaAdapter
 
 
 @register("MistralForCausalLM")

@@ -85,7 +85,7 @@ class MtpHead:
         hidden = ops.rms_norm(residual, layer.attention_norm, eps)
         q, k, v = (
             part.unflatten(1, (-1, target.head_dim))
-            for part in layer.qkv(hidden).split(layer.qkv.sizes, dim=1)
+            for part in layer.qkv(hidden).split(layer.qkv.layout.sizes, dim=1)
         )
         rotation = Rotation(ops.rope, positions, target.cos, target.sin)
         hidden = layer.output(attend(self.layer, q, k, v, layer.attention, rotation).flatten(1))

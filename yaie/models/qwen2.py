@@ -1,7 +1,8 @@
 """Qwen2 and Qwen2.5 (Yang et al. 2024): Llama with biases on query, key and value alone."""
 
 from yaie.models.adapter import register
-from yaie.models.llama import Biases, LlamaAdapter
+from yaie.models.decoder_weights import Biases
+from yaie.models.llama import LlamaAdapter
 
 
 @register("Qwen2ForCausalLM")

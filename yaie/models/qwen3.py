@@ -7,8 +7,8 @@ import torch
 from yaie.core.batch import HeadNorms
 from yaie.core.contracts import TransformerOps
 from yaie.models.adapter import register
+from yaie.models.decoder_weights import Biases
 from yaie.models.layout import Destination
-from yaie.models.llama import Biases
 from yaie.models.qwen2 import Qwen2Adapter
 from yaie.models.schemes import Packing
 from yaie.models.whole import Whole

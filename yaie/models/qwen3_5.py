@@ -69,7 +69,7 @@ class GatedDeltaNet:
         """See Mixer."""
         ops, batch = states.ops, states.batch
         tails, matrices = states.pools[self.index]
-        mixed, z, b, a = hidden.split(self.into.sizes, dim=1)
+        mixed, z, b, a = hidden.split(self.into.layout.sizes, dim=1)
         mixed = ops.short_conv(mixed, self.weight[:, 0], None, tails, batch, silu=True)
         q, k, v = mixed.split(self.sizes, dim=1)
         q, k = (one.unflatten(1, (self.heads, self.d_k)) for one in (q, k))

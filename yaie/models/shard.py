@@ -80,8 +80,6 @@ class Shard(Whole):
         return super().all_gather(x) if self.size == 1 else self._group.all_gather(x)
 
     def all_gather_logits(self, vocab_size: int) -> Product:
-        if self.size == 1:
-            return super().all_gather_logits(vocab_size)
         made: Product = self._part.VocabLogits(vocab_size, self._group).gather
         return made
 

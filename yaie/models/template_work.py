@@ -6,9 +6,7 @@ one too large is looked at before it does. `bounded_templates.py` puts this into
 
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Callable
 from typing import Any
 
 MOST_STEPS = 1_000_000
@@ -39,14 +37,13 @@ class _Meter(threading.local):
 _meter = _Meter()
 
 
-@contextmanager
-def metered() -> Iterator[None]:
-    """One prompt is made within this."""
+def begin_prompt() -> None:
+    """The template that this thread renders next has done nothing yet."""
     _meter.steps, _meter.chars = MOST_STEPS, MOST_CHARS
-    yield
 
 
-def _step(many: int = 1) -> bool:
+def step(many: int = 1) -> bool:
+    """So many more; True, as Jinja's conditions want it."""
     _meter.steps -= many
     if _meter.steps < 0:
         raise TemplateWorkError(f"it takes more than {MOST_STEPS:,} steps")
@@ -55,26 +52,20 @@ def _step(many: int = 1) -> bool:
 
 def turn(environment: Any) -> bool:
     """One of a loop begins, or a macro. environment: of the template."""
-    return _step()
+    return step()
 
 
-def _charged(value: Any) -> Any:
+def charged(value: Any) -> Any:
     """A value that was made, or read: a large one is several steps."""
     if hasattr(value, "__len__"):
-        _step(len(value) // CHARS_A_STEP)
+        step(len(value) // CHARS_A_STEP)
     return value
 
 
-def _fits(size: int) -> None:
+def fits(size: int) -> None:
+    """Raises for more entries than a value may have."""
     if size > MOST_CHARS:
         raise TemplateWorkError(f"it makes a text or a list of more than {MOST_CHARS:,} entries")
-
-
-def joined(*parts: Any) -> str:
-    """What `~` is for."""
-    texts = [str(part) for part in parts]
-    _fits(sum(map(len, texts)))
-    return "".join(texts)
 
 
 def written(value: Any) -> Any:
@@ -98,69 +89,18 @@ def checked_operator(call: Callable[..., Any]) -> Callable[..., Any]:
         elif operator == "*":
             many, times = (left, right) if hasattr(left, "__len__") else (right, left)
             if hasattr(many, "__len__") and isinstance(times, int):
-                _fits(len(many) * times)
+                fits(len(many) * times)
         elif operator == "+" and hasattr(left, "__len__") and hasattr(right, "__len__"):
-            _fits(len(left) + len(right))
+            fits(len(left) + len(right))
         elif operator == "%" and isinstance(left, str):
             values = right if isinstance(right, tuple) else (right,)
-            _check_widths((left, *values))
-        return _charged(call(context, operator, left, right))
+            check_widths((left, *values))
+        return charged(call(context, operator, left, right))
 
     return checked
 
 
-def counted_call(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a function or a macro."""
-
-    def counted(context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        _step()
-        _check_numbers((*args, *kwargs.values()))
-        return _charged(call(context, function, *args, **kwargs))
-
-    return counted
-
-
-def counted_filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """One that a value is passed through."""
-    is_format = function.__name__ == "do_format"
-
-    @wraps(function)
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        _step()
-        for value in args[:2]:  # the first may be the context
-            _charged(value)
-        _check_numbers((*args, *kwargs.values()))
-        if is_format:
-            _check_widths((*args, *kwargs.values()))
-        return _charged(function(*args, **kwargs))
-
-    return counted
-
-
-def checked_format(wrap: Callable[..., Any]) -> Callable[..., Any]:
-    """Of the methods `format` and `format_map` of texts."""
-
-    def wrapped(method: Any) -> Any:
-        safe = wrap(method)
-        if safe is None:
-            return None
-
-        def checked(*args: Any, **kwargs: Any) -> Any:
-            _check_widths((method.__self__, *args, *kwargs.values()))
-            return safe(*args, **kwargs)
-
-        return checked
-
-    return wrapped
-
-
-def _check_numbers(values: tuple[Any, ...]) -> None:
-    for value in values:
-        if isinstance(value, int) and abs(value) > LARGEST_ARGUMENT:
-            raise TemplateWorkError(f"it calls a function with a number above {LARGEST_ARGUMENT:,}")
-
-
-def _check_widths(values: tuple[Any, ...]) -> None:
+def check_widths(values: tuple[Any, ...]) -> None:
     """The format, and the texts and numbers that may become widths in it."""
     form, *others = values
     given = [str(one) for one in others if isinstance(one, str | int) and len(str(one)) < 20]

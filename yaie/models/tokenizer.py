@@ -1,6 +1,6 @@
 """`Tokenizer`: text to token ids and back, and chats to prompts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from yaie.models.chat_templates import ChatTemplates
 from yaie.models.template_parts import in_parts
 from yaie.models.text_bounds import TextBounds, num_bytes
 from yaie.models.text_encoder import SlowEncoder, in_rust
-from yaie.models.token_bytes import TokenBytes, decoder, whole_decoder
+from yaie.models.token_text import TokenText
 from yaie.models.tokenizer_files import first_line, loaded
 
 LONG = 1 << 14
@@ -48,7 +48,7 @@ class PromptText:
         return sum(map(num_bytes, self.texts))
 
 
-class Tokenizer:
+class Tokenizer(TokenText):
     """A tokenizer of transformers, without remote code. Ids are plain Python integers. May be used on
     several threads.
 
@@ -59,16 +59,13 @@ class Tokenizer:
 
     def __init__(self, tokenizer: Any, model_type: str = "") -> None:
         """tokenizer: a transformers tokenizer. model_type: of the config, for the chat fallback."""
-        self._tokenizer = tokenizer
+        super().__init__(tokenizer)
         self._backend = in_rust(tokenizer)
         self._slowly = SlowEncoder(tokenizer)
         self._bounds = TextBounds(self._backend)
         self.max_bytes = self._bounds.max_bytes
         self._templates = ChatTemplates(tokenizer)
         self._joins_turns = model_type == "gpt2"
-        self._bytes = TokenBytes(tokenizer)
-        self._decode = decoder(tokenizer, self._bytes.shown)
-        self._decode_all = whole_decoder(tokenizer, skips_special=False)
         self.eos_token_id: int | None = tokenizer.eos_token_id
         self.bos_token_id: int | None = tokenizer.bos_token_id
         self.vocab_size: int = len(tokenizer)
@@ -111,22 +108,6 @@ class Tokenizer:
         texts: list[str | list[int]] = [self._bounds.end(text, num_tokens) for text in prompt.texts]
         return PromptText(texts, prompt.add_special_tokens)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of these tokens, special tokens left out, except for those around calls of tools.
-
-        Bytes that do not yet make a whole character show as U+FFFD. Called once for each token that is
-        generated, so it takes the shortest way to the Rust decoder.
-        """
-        return self._decode(ids)
-
-    def decode_all(self, ids: Sequence[int]) -> str:
-        """The text of these tokens, special tokens as they are written."""
-        return self._decode_all(ids)
-
-    def token_strings(self, ids: Sequence[int]) -> list[str]:
-        """Each token as the vocabulary spells it: bytes of a byte-level one stand as letters."""
-        return [token or "" for token in self._tokenizer.convert_ids_to_tokens(list(ids))]
-
     def describe(self) -> dict[str, Any]:
         """What a client needs to do the same work: class, special tokens, chat template."""
         special = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -136,31 +117,6 @@ class Tokenizer:
             **{name: getattr(self._tokenizer, name, None) for name in special},
             "chat_template": self.chat_template or None,
         }
-
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """What a token adds to a text, in UTF-8; it may be part of a character. None for a special
-        token that `decode` leaves out. The space in front of a SentencePiece token is always there,
-        while `decode` drops it at the start of a text.
-        """
-        return self._bytes.of(token_id)
-
-    @property
-    def has_byte_tokens(self) -> bool:
-        """Whether `token_bytes` says what a token adds wherever it stands, but for that space."""
-        return self._bytes.are_pieces
-
-    @property
-    def joins_bytes(self) -> bool:
-        """Whether the text of tokens is the UTF-8 of their bytes (`token_bytes`), all in a row."""
-        return self._bytes.joins
-
-    def token_name(self, token_id: int) -> str:
-        """A token as the vocabulary writes it: what is left to show of a special one."""
-        return self._bytes.piece(token_id)
-
-    def special_token_id(self, text: str) -> int | None:
-        """The special token that is written so; None if there is none."""
-        return self._bytes.special_id(text)
 
     @property
     def chat_template(self) -> str:

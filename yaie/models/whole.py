@@ -6,6 +6,7 @@ split, `Shard` answers.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -97,7 +98,7 @@ class Whole:
 
     def lookup(self, table: Tensor, vocab: Width) -> Product:
         """From token ids [T] int64 to their embeddings [T, hidden]. table: of the tokens `vocab`."""
-        return lambda token_ids: F.embedding(token_ids, table)
+        return partial(F.embedding, weight=table)
 
     def all_agree(self, yes: bool, device: torch.device) -> bool:
         """Whether every rank of this stage says yes. All of them ask."""

@@ -10,6 +10,7 @@ from yaie import __version__
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.rejections import Rejections
 from yaie.parts import is_reference
+from yaie.server.allowed import Allowed
 from yaie.server.dialects.messages_errors import PATH as MESSAGES
 from yaie.server.dialects.messages_errors import AnthropicErrors
 from yaie.server.dialects.routes import MESSAGE_STREAM, RESPONSE_STREAM, dialects_router
@@ -165,8 +166,7 @@ def add_middleware(
         app.add_middleware(
             OriginGuard,
             refuse=api.http_error,
-            hosts=settings.hosts,
-            origins=settings.allowed_origins,
+            allowed=Allowed(settings.hosts, settings.allowed_origins),
             exempt=OPEN_PATHS,
         )
     app.add_middleware(Heads, refuse=api.http_error, below={MESSAGES: AnthropicErrors})

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from yaie import __version__
-from yaie.engine.background.async_engine import EngineState
+from yaie.engine.background.engine_life import EngineState
 from yaie.server.openapi.completions import Answer
 from yaie.server.openapi.document import STATUSES, described
 from yaie.server.service import Service

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from yaie.core.request import FinishReason
-from yaie.engine.background.latencies import Histogram, Telemetry
+from yaie.engine.background.telemetry import Histogram, Telemetry
 from yaie.server.openapi.document import described
 from yaie.server.service import Service
 

@@ -13,45 +13,30 @@ from collections.abc import Collection
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from yaie.core.ranges import shown
+from yaie.server.allowed import Allowed
 from yaie.server.limits import Refuse
-from yaie.server.listen import is_address, name_in
 
-Heads = tuple[tuple[bytes, bytes], ...]
-"""Names and values."""
-
-ANY = "*"
 LOOKED_AT = (b"host", b"origin")
-MAX_NAME = 253
-"""Characters of a host's name (RFC 1035)."""
 MOST_KNOWN = 256
 """Heads that are remembered, since clients send the same Host and Origin with each request."""
-DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 class OriginGuard:
-    """Plain ASGI middleware: 403 for a Host that is not this server's, and for a foreign Origin.
-
-    A Host may be an IP address or localhost, which no DNS can point elsewhere, or a name in `hosts`. An
-    Origin may be the server's own, that is the Host, or one in `origins`. A client that is no browser
-    sends none. "null", which pages in files and in sandboxes send, is foreign.
-    """
+    """Plain ASGI middleware: 403 for a Host that is not this server's, and for a foreign Origin."""
 
     def __init__(
         self,
         app: ASGIApp,
         refuse: Refuse,
-        hosts: Collection[str] | None,
-        origins: Collection[str],
+        allowed: Allowed,
         exempt: Collection[str],
     ) -> None:
-        """hosts: None if any will do. exempt: paths that tell nothing of requests."""
+        """allowed: says which are. exempt: paths that tell nothing of requests."""
         self._app = app
         self._refuse = refuse
-        self._hosts = None if hosts is None or ANY in hosts else {host.lower() for host in hosts}
-        self._origins = {origin.lower() for origin in origins}
+        self._allowed = allowed
         self._exempt = exempt
-        self._known: set[Heads] = set()  # which were let in
+        self._known: set[tuple[tuple[bytes, bytes], ...]] = set()  # which were let in
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._exempt:
@@ -59,53 +44,10 @@ class OriginGuard:
             return
         heads = tuple((name, value) for name, value in scope["headers"] if name in LOOKED_AT)
         if heads not in self._known:
-            if complaint := self._complaint(heads):
+            if complaint := self._allowed.complaint(heads):
                 await self._refuse(403, complaint, None)(scope, receive, send)
                 return
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known.add(heads)
         await self._app(scope, receive, send)
-
-    def _complaint(self, heads: Heads) -> str | None:
-        hosts, origins = _values(heads, b"host"), _values(heads, b"origin")
-        if self._hosts is not None and not all(map(self._is_ours, hosts)):
-            host = next(host for host in hosts if not self._is_ours(host))
-            return (
-                f"The Host {shown(host)} is no name of this server: a web page may have been given it "
-                "to get in (DNS rebinding). If the name is yours, start the server with --allowed-host "
-                f"{(name_in(host) or 'NAME')[:MAX_NAME]}."
-            )
-        for origin in origins:
-            if ANY not in self._origins and not self._may_ask(origin.lower(), hosts):
-                return (
-                    f"A web page of the origin {shown(origin)} may not ask this server. If it may, "
-                    "start the server with --allowed-origins and that origin."
-                )
-        return None
-
-    def _is_ours(self, host: str) -> bool:
-        assert self._hosts is not None
-        name = name_in(host)
-        return name is not None and (
-            is_address(name)
-            or name == "localhost"
-            or name.endswith(".localhost")  # RFC 6761: always this machine
-            or name in self._hosts
-            or host.lower() in self._hosts
-        )
-
-    def _may_ask(self, origin: str, hosts: list[str]) -> bool:
-        """Whether a page of this origin is the server's own, or allowed. The scheme is not compared: a
-        proxy may have taken TLS away."""
-        if origin in self._origins:
-            return True
-        scheme, separator, authority = origin.partition("://")
-        if not separator or len(hosts) != 1:
-            return False
-        usual = f":{DEFAULT_PORTS.get(scheme, '')}"
-        return authority.removesuffix(usual) == hosts[0].lower().removesuffix(usual)
-
-
-def _values(heads: Heads, wanted: bytes) -> list[str]:
-    return [value.decode("latin-1").strip() for name, value in heads if name == wanted]

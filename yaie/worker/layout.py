@@ -50,19 +50,18 @@ def layout(
 def lay_out(step: StepInput, kept: InputBatch, pool: KVPool) -> tuple[Tensor, AttentionBatch]:
     """(token ids [T] int64, their batch) of a step that computes at least one token."""
     batch, index = layout(pool, kept.tables, step.starts, step.num_tokens, step.seats)
-    return _tokens(step, kept, index), batch
+    if step.num_tokens[-1] == 1 and (step.starts >= kept.num_known[step.seats]).all():
+        return kept.last_tokens[index], batch  # each token is one that was drawn
+    return _tokens(step, kept), batch
 
 
-def _tokens(step: StepInput, kept: InputBatch, index: Tensor) -> Tensor:
-    """[T] int64: what control has sent, and each drawn token from where it was drawn. index: the seats
-    [n] on the device."""
+def _tokens(step: StepInput, kept: InputBatch) -> Tensor:
+    """[T] int64: what control has sent, and each drawn token from where it was drawn."""
     begins = np.cumsum(step.num_tokens, dtype=np.int32) - step.num_tokens
     token_ids, is_drawn = sent_tokens(step, kept, begins)
-    if is_drawn.all() and not len(step.drafts):  # nothing but decodes
-        return kept.last_tokens[index]
     drawn = np.flatnonzero(is_drawn)
     _, (ids, places, drawn_seats) = to_device(
-        (), (token_ids, begins[drawn], step.seats[drawn]), index.device
+        (), (token_ids, begins[drawn], step.seats[drawn]), kept.last_tokens.device
     )
     if len(drawn):
         ids[places] = kept.last_tokens[drawn_seats]

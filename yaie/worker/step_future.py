@@ -49,25 +49,20 @@ class StepFuture:
             self._go_on(None)
         return self._result
 
+    @torch.inference_mode()
     def _go_on(self, masks: StepMasks | None) -> None:
         """To the next stop."""
-        if self._explain is None:
-            self._send(masks)
-            return
         try:
-            self._send(masks)
-        except (Exception, SystemExit) as error:  # a learner's part may even raise SystemExit
-            logger.error("a step failed", exc_info=True)
-            self.fault = self._explain(error)
-            self._result, self._waits = StepResult(self._step.step, fault=self.fault), FOR_THE_END
-
-    @torch.inference_mode()
-    def _send(self, masks: StepMasks | None) -> None:
-        if masks is not None and not np.isin(masks.seats, self._step.seats).all():
-            raise ValueError(
-                f"masks for seats {masks.seats.tolist()}, not {self._step.seats.tolist()}"
-            )
-        try:
+            if masks is not None and not np.isin(masks.seats, self._step.seats).all():
+                raise ValueError(
+                    f"masks for seats {masks.seats.tolist()}, not {self._step.seats.tolist()}"
+                )
             self._waits = self._stages.send(masks)
         except StopIteration as end:
             self._result, self._waits = end.value, FOR_THE_END
+        except (Exception, SystemExit) as error:  # a learner's part may even raise SystemExit
+            if self._explain is None:
+                raise
+            logger.error("a step failed", exc_info=True)
+            self.fault = self._explain(error)
+            self._result, self._waits = StepResult(self._step.step, fault=self.fault), FOR_THE_END

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from yaie.core.step import Extras, NewSeats, StepInput, StepResult
-from yaie.worker.drawing import draw
 from yaie.worker.progress import Progress
-from yaie.worker.worker import Worker
+from yaie.worker.worker import Worker, draw
 
 MANY_TOKENS = 4096
 """From there on no kernel is cut into programs differently."""

@@ -17,8 +17,6 @@ from yaie.core.step import Fault, Ints, StepInput, StepMasks, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.blocks import move_blocks, store, taken
 from yaie.worker.drafts import DraftRows
-from yaie.worker.drawing import draw
-from yaie.worker.finite import finite_chunks
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import lay_out
 from yaie.worker.padded import PaddedMachine
@@ -26,6 +24,7 @@ from yaie.worker.readouts import READOUTS
 from yaie.worker.readouts.base import Computed, MakeReadout, Readout
 from yaie.worker.row_order import RowOrder, answering, as_asked, longest_first, masks_of, pick
 from yaie.worker.rows import Rows
+from yaie.worker.rules.masks import apply_masks
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
 from yaie.worker.transfer import on_device
 
@@ -146,7 +145,8 @@ class Worker:
             if "leaving" in step.extras:
                 blocks = step.extras["leaving"]["blocks"]
                 leaving = self.to_host(taken(self.pool, self.adapter, blocks))
-        self.batch.note_blocks(step)
+        if len(step.table_seats):
+            self.batch.note_blocks(step)
         return leaving
 
     def _compute(self, step: StepInput) -> tuple[Begun, RowOrder | None]:
@@ -197,12 +197,16 @@ class Worker:
     def begin(self, step: StepInput, hidden: Tensor) -> Begun:
         """Go on from the states [T, hidden] of a step's tokens. It draws, unless it waits for masks."""
         ends = np.cumsum(step.num_tokens, dtype=np.int32)
-        begun = Begun(step, readouts=self._readouts(step, ends, hidden))
-        if (finite := finite_chunks(hidden, step)) is not None:
-            begun.all_finite = self.to_host(finite)
+        begun = Begun(step)
+        if step.extras:
+            begun.readouts = self._readouts(step, ends, hidden)
+        if step.num_tokens[-1] > 1 or not step.samples.all():  # single tokens come first
+            begun.all_finite = self.to_host(finite_chunks(hidden, step))
         if step.samples.any():
             begun.rows, hidden = self._rows(step, ends, hidden)
-            drawn = self._drawn_from_parts(begun.rows, step, hidden)
+            drawn = None
+            if self.adapter.shard.size > 1 and not step.masked and not step.extras:
+                drawn = self._drawn_from_parts(begun.rows, hidden)
             if drawn is not None:
                 self._note(begun, drawn)
             else:
@@ -213,8 +217,6 @@ class Worker:
 
     def _readouts(self, step: StepInput, ends: Ints, hidden: Tensor) -> list[Readout]:
         """What the step is asked for."""
-        if not step.extras:
-            return []
         computed = Computed(step, ends, hidden, self.batch, self.adapter.logits, self.to_host)
         return [make(computed) for name, make in self.readouts.items() if name in step.extras]
 
@@ -232,11 +234,9 @@ class Worker:
             hidden = hidden[on_device(places, self.device).long()]
         return rows, hidden
 
-    def _drawn_from_parts(self, rows: Rows, step: StepInput, hidden: Tensor) -> Tensor | None:
+    def _drawn_from_parts(self, rows: Rows, hidden: Tensor) -> Tensor | None:
         """Where each rank has a part of the logits: what is drawn from states [n, hidden], [n] int64.
-        None if they are needed whole, or are."""
-        if self.adapter.shard.size == 1 or step.masked or step.extras:
-            return None
+        None if they are needed whole."""
         if self.split_sampler is not None and rows.is_plain:
             return self.split_sampler.sample(self.adapter.local_logits(hidden), rows.batch)
         return self.adapter.first_choice(hidden) if rows.takes_the_best else None
@@ -291,3 +291,35 @@ class Worker:
 
 def _nothing() -> None:
     pass
+
+
+def draw(logits: Tensor, rows: Rows, masks: StepMasks | None, sampler: Sampler) -> Tensor:
+    """One token for each row of `logits` [n, vocab] float32, which are overwritten: [n] int64.
+
+    Raises ValueError for a sampler that returns another shape.
+    """
+    for rule in tuple(rows.rules):  # one that is over leaves
+        rule.apply(logits, rows)
+    if masks is not None:
+        apply_masks(logits, rows, masks)
+    drawn = sampler.sample(logits, rows.batch)
+    if drawn.shape != rows.index.shape:
+        shapes = f"{list(drawn.shape)}, not {list(rows.index.shape)}"
+        raise ValueError(
+            f"the sampler must return one token id for each row: its shape is {shapes}"
+        )
+    return drawn
+
+
+def finite_chunks(hidden: Tensor, step: StepInput) -> Tensor:
+    """Whether the states of each chunk are finite, [chunks] bool: of a step that has some. The sampler
+    checks all other rows."""
+    lens, samples = step.num_tokens, step.samples
+    first = int(np.argmax((lens > 1) | ~samples))
+    begin = int(lens[:first].sum())
+    bad = ~hidden[begin:].sum(dim=1, dtype=torch.float32).isfinite()
+    # How many bad rows stand before each border: their difference is a chunk's own.
+    before = torch.nn.functional.pad(bad.cumsum(0), (1, 0))
+    borders = np.concatenate(([0], np.cumsum(lens[first:])))
+    counts = before[on_device(borders, hidden.device)].diff()
+    return counts == 0

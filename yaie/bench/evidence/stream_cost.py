@@ -29,7 +29,6 @@ from yaie.bench.report import save
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.request import FinishReason
 from yaie.engine.background.async_engine import AsyncEngine
-from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.messages import (
     Admit,
     Command,
@@ -40,6 +39,7 @@ from yaie.engine.background.messages import (
     Stop,
     Tell,
 )
+from yaie.engine.background.telemetry import Telemetry
 from yaie.engine.info import EngineInfo
 from yaie.engine.llm_engine import LLMEngine
 from yaie.models.tokenizer import Tokenizer

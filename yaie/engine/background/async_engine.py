@@ -1,7 +1,7 @@
 """The engine for asynchronous callers: it runs in the background, coroutines await its outputs.
 
-Used by the HTTP server and by `yaie chat`. What runs the engine is a `Driver`: a thread of this process
-(`EngineThread`), or a process of its own (`EngineProcess`). To and fro go `messages`:
+Used by the HTTP server and by `yaie chat`. How the engine comes and goes is in `engine_life.py`. To and
+fro go `messages`:
 
     event loop                                 engine thread, over and over
     ----------                                 ----------------------------
@@ -15,100 +15,29 @@ loop. One event loop is enough for all callers in a process, so an AsyncEngine s
 started on and no other.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import count
 from typing import Any, TypeVar
 
-from yaie.core.compat import StrEnum
-from yaie.core.errors import EngineOverloadedError, EngineUnavailableError, engine_is_dead
+from yaie.core.errors import EngineOverloadedError, EngineUnavailableError
 from yaie.core.output import RequestOutput
 from yaie.core.params import PromptOptions, SamplingParams
 from yaie.engine.background import messages
-from yaie.engine.background.driver import Driver
-from yaie.engine.background.engine_thread import EngineThread, Load
-from yaie.engine.background.latencies import Telemetry
+from yaie.engine.background.engine_life import LOADING, BackgroundEngine, EngineState, settle
 from yaie.engine.background.prompts import Prompt as Prompt
-from yaie.engine.background.prompts import Prompts
-from yaie.engine.background.rejections import Rejection, no_rejections
-from yaie.engine.background.streams import OpenStreams, RequestStream
-from yaie.engine.background.watchers import Watchers
+from yaie.engine.background.rejections import Rejection
+from yaie.engine.background.streams import RequestStream
+from yaie.engine.background.telemetry import Telemetry
 from yaie.engine.info import EngineInfo
 from yaie.models.tokenizer import PromptText, Tokenizer
 
 T = TypeVar("T")
 
-STOP_SECONDS = 5.0
-"""How long `shutdown` waits for the step in progress; nothing can interrupt a forward pass."""
-CALL_SECONDS = 5.0
-"""How long `call` waits for the step in progress."""
-LOADING = "The model is still loading; try again in a moment."
-STOPPING = "The server is shutting down."
 
-
-class EngineState(StrEnum):
-    """LOADING -> READY -> DRAINING; a failure, or a step without an end, leads to DEAD from anywhere."""
-
-    LOADING = "loading"
-    READY = "ready"
-    DRAINING = "draining"
-    DEAD = "dead"
-
-
-class AsyncEngine:
-    """Owns what runs an engine in the background. state: of the engine. failure: what killed it.
-    rejections: how many requests each limit has refused, the server's own included. watchers: of its
-    steps."""
-
-    def __init__(
-        self,
-        load: Load,
-        *,
-        make_driver: Callable[[Load, float], Driver] = EngineThread,
-        step_timeout: float = 0.0,
-        queue_timeout: float = 0.0,
-        request_timeout: float = 0.0,
-    ) -> None:
-        """load: makes the engine, where it is to run. make_driver: of `load` and `step_timeout`.
-
-        In seconds, 0 for no limit: step_timeout, after which a step is given up and the engine with it;
-        queue_timeout, for a submission's first turn; request_timeout, for all of it.
-        """
-        self.state = EngineState.LOADING
-        self.failure: BaseException | None = None
-        self.rejections = no_rejections()
-        self._driver = make_driver(load, step_timeout)
-        self._streams = OpenStreams(self._withdraw, self.rejections, queue_timeout, request_timeout)
-        self._answers: dict[int, asyncio.Future[Any]] = {}  # of calls
-        self._unanswered: set[int] = set()  # submissions and calls
-        self._numbers = count()
-        self._ended = asyncio.Event()
-        self.watchers = Watchers(self._driver.send, partial(next, self._numbers))
-        self._prompts = Prompts(self._raise_if_swamped)
-        self._info: EngineInfo | None = None
-        self._tokenizer: Tokenizer | None = None
+class AsyncEngine(BackgroundEngine):
+    """Takes prompts to the engine, and its outputs to whoever reads their stream."""
 
     # --- for callers, on the event loop ---
-
-    async def start(self) -> None:
-        """Load the model; returns when the engine is ready. Raises what loading raised."""
-        self._loop = asyncio.get_running_loop()
-        self._loaded: asyncio.Future[EngineInfo] = self._loop.create_future()
-        self._driver.start(self._tell)
-        info = await self._loaded
-        if self.state is not EngineState.LOADING:  # it was shut down meanwhile
-            return
-        try:
-            self._tokenizer = await self._prompts.short_texts.run(self._driver.tokenizer, info)
-        except Exception as error:
-            self._on_failed(error)
-            self._driver.send(messages.Stop())
-            raise
-        self._info = info
-        if self.state is EngineState.LOADING:
-            self.state = EngineState.READY
 
     @property
     def info(self) -> EngineInfo:
@@ -123,7 +52,7 @@ class AsyncEngine:
 
     @property
     def telemetry(self) -> Telemetry:
-        """What the engine has done, for those who watch it. It may be a quarter of a second old."""
+        """What the engine has done, for those who watch it. It may be half a second old."""
         return self._driver.telemetry
 
     @property
@@ -137,33 +66,6 @@ class AsyncEngine:
         waiting = self.telemetry.stats.get("num_waiting", 0) + len(self._unanswered)
         return waiting >= self.info.config.max_waiting
 
-    async def call(self, name: str, *args: Any) -> Any:
-        """What this method of the engine returns, between two steps. Raises what it does, and
-        EngineOverloadedError if the step in progress takes longer than CALL_SECONDS."""
-        if self.state is not EngineState.DRAINING:
-            self._raise_unless_ready()
-        self._raise_if_swamped(len(self._unanswered))
-        number = next(self._numbers)
-        self._answers[number] = answer = self._loop.create_future()
-        self._unanswered.add(number)
-        self._driver.send(messages.Call(number, name, args))
-        try:
-            return await asyncio.wait_for(answer, CALL_SECONDS)
-        except asyncio.TimeoutError:
-            raise EngineOverloadedError("The engine is in a long step; try again later.") from None
-        finally:
-            del self._answers[number]
-            if answer.cancelled():
-                self._withdraw(number)
-
-    async def stats(self) -> dict[str, float]:
-        """See `LLMEngine.stats`; raises as `call` does."""
-        return dict(await self.call("stats"))
-
-    async def reset_prefix_cache(self) -> int:
-        """See `LLMEngine.reset_prefix_cache`; raises as `call` does."""
-        return int(await self.call("reset_prefix_cache"))
-
     async def encode_chat(
         self,
         messages: list[dict[str, Any]],
@@ -174,19 +76,22 @@ class AsyncEngine:
     ) -> list[int]:
         """The prompt of a conversation. is_counted: it is not submitted, so the context is no limit.
         Raises InvalidRequestError."""
-        self._raise_unless_ready()
+        if self.state is not EngineState.READY:
+            self._refuse()
         limit = None if is_counted else self.info.max_model_len
         return await self._prompts.encode_chat(self.tokenizer, limit, messages, tools, options)
 
     async def in_tokenizer(self, function: Callable[..., T], *args: Any) -> T:
         """What the function returns on the tokenizer's thread. Raises what it does,
         EngineUnavailableError, and EngineOverloadedError if too many wait for it."""
-        self._raise_unless_ready()
+        if self.state is not EngineState.READY:
+            self._refuse()
         return await self._prompts.run(function, *args)
 
     async def encode(self, prompt: PromptText) -> list[int]:
         """The tokens of a prompt, in its turn. Raises as `in_tokenizer` does."""
-        self._raise_unless_ready()
+        if self.state is not EngineState.READY:
+            self._refuse()
         return await self._prompts.encode(self.tokenizer, prompt)
 
     async def submit(
@@ -200,10 +105,12 @@ class AsyncEngine:
         self, prompts: Sequence[Prompt], params: SamplingParams | None = None, *, priority: int = 0
     ) -> RequestStream:
         """Queue several prompts as one stream: all are admitted, or none."""
-        self._raise_unless_ready()
+        if self.state is not EngineState.READY:
+            self._refuse()
         params = params or SamplingParams(**self.info.sampling_defaults)
         encoded = await self._prompts.encode_all(self.tokenizer, self.info, prompts, params)
-        self._raise_unless_ready()  # that may have changed while the tokenizer worked
+        if self.state is not EngineState.READY:  # that may have changed while the tokenizer worked
+            self._refuse()
         self._raise_if_swamped(len(self._unanswered))
         stream = self._streams.open(next(self._numbers))
         self._unanswered.add(stream.number)
@@ -219,53 +126,11 @@ class AsyncEngine:
         """Offer outputs of the stream with this request to `take` first: see `RequestStream.divert`."""
         self._streams.divert(request_id, take)
 
-    def pace(self, steps: int | None) -> None:
-        """Of an engine in step mode, or that is watched: compute so many more steps; None: go on without
-        a stop; 0: pause. Raises EngineUnavailableError unless it is ready."""
-        self._raise_unless_ready()
-        self._driver.send(messages.Pace(steps))
-
-    async def shutdown(self, drain_seconds: float = 0.0) -> None:
-        """Admit nothing more, let what runs finish for `drain_seconds`, abort the rest, stop."""
-        was_loading = self.state is EngineState.LOADING
-        if self.state is not EngineState.DEAD:
-            self.state = EngineState.DRAINING
-        self._driver.send(messages.Pace(None))  # what is paused would not drain
-        self.watchers.end()
-        await _wait(self._streams.empty, drain_seconds)
-        self._streams.stop()
-        self._streams.fail_all(EngineUnavailableError(STOPPING))
-        self._driver.send(messages.Stop())
-        if not was_loading:  # loading cannot be interrupted and holds nobody's request
-            await _wait(self._ended, STOP_SECONDS)
-        self._driver.close()
-        self._prompts.stop()
-
-    @property
-    def is_stuck(self) -> bool:
-        """After `shutdown`: a thread is busy loading, tokenizing, or with a step that does not end."""
-        return self._driver.is_alive or self._prompts.is_busy
-
-    async def wait_ended(self) -> None:
-        """Returns when the engine has ended: after `shutdown`, or dead."""
-        await self._ended.wait()
-
-    def _raise_unless_ready(self) -> None:
-        if self.state is EngineState.DEAD:
-            raise engine_is_dead(self.failure)
-        if self.state is EngineState.DRAINING:
-            raise EngineUnavailableError(STOPPING)
-        if self.state is EngineState.LOADING:
-            raise EngineUnavailableError(LOADING)
-
     def _raise_if_swamped(self, num_before: int) -> None:
         """What comes in bursts must not pile up before admission either, which counts what waits."""
         if num_before >= self.info.config.max_waiting:
             self.rejections[Rejection.MAX_WAITING] += 1
             raise EngineOverloadedError("Too many requests came at once; try again later.")
-
-    def _withdraw(self, number: int) -> None:
-        self._driver.send(messages.Withdraw(number))
 
     # --- what the engine tells ---
 
@@ -285,42 +150,14 @@ class AsyncEngine:
                 if isinstance(error, EngineOverloadedError):
                     self.rejections[Rejection.MAX_WAITING] += 1
                 if number in self._answers:
-                    _settle(self._answers[number], value, error)
+                    settle(self._answers[number], value, error)
                 else:
                     self._streams.accept(number, value, error)
-            case messages.Ready(info):
-                _settle(self._loaded, info)
-            case messages.Failed(error):
-                self._on_failed(error)
-            case messages.Ended():
-                self._ended.set()
-
-    def _on_failed(self, error: BaseException) -> None:
-        self.state, self.failure = EngineState.DEAD, self.failure or error
-        _settle(self._loaded, None, error)
-        dead = engine_is_dead(self.failure)
-        self.watchers.end()
-        self._streams.fail_all(dead)
-        for answer in self._answers.values():
-            _settle(answer, None, dead)
+            case _:
+                self._on_change(event)
 
 
 def _known(what: T | None) -> T:
     if what is None:
         raise EngineUnavailableError(LOADING)
     return what
-
-
-def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None = None) -> None:
-    """It is done already where its caller has left, and does not wait any more."""
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(value)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)

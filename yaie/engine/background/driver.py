@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.messages import Command, Tell
+from yaie.engine.background.telemetry import Telemetry
 from yaie.engine.info import EngineInfo
 from yaie.models.tokenizer import Tokenizer
 

@@ -13,9 +13,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from yaie.core.errors import YaieError
-from yaie.engine.background.engine_thread import EngineThread, Load
-from yaie.engine.background.latencies import Telemetry
+from yaie.engine.background.engine_thread import EngineThread
 from yaie.engine.background.messages import Ended, Event, Failed, Ready, Replied
+from yaie.engine.background.telemetry import Telemetry
+from yaie.engine.background.thread_life import Load
 from yaie.system.child import end_with_parent, leave_signals_to_parent
 from yaie.system.exit import exit_now
 

@@ -22,9 +22,9 @@ from queue import SimpleQueue
 
 from yaie.core.errors import EngineDeadError
 from yaie.engine.background.engine_child import run_engine
-from yaie.engine.background.engine_thread import Load
-from yaie.engine.background.latencies import Telemetry
 from yaie.engine.background.messages import Command, Ended, Failed, Tell
+from yaie.engine.background.telemetry import Telemetry
+from yaie.engine.background.thread_life import Load
 from yaie.engine.info import EngineInfo
 from yaie.models.tokenizer import Tokenizer
 from yaie.system.child import how_it_ended, signals_held

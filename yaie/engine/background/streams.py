@@ -5,13 +5,12 @@ engine works for it. Part of `AsyncEngine`; lives on its event loop alone, so it
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from yaie.core.compat import Self
-from yaie.core.errors import QueueTimeoutError, RequestTimeoutError, YaieError
+from yaie.core.errors import YaieError
 from yaie.core.output import RequestOutput, Submitted
 from yaie.engine.background.messages import Stepped
-from yaie.engine.background.rejections import Rejection, Rejections
 from yaie.engine.background.timeouts import Timeout
 from yaie.system.json_slices import free
 
@@ -149,33 +148,16 @@ def _num_entries(output: RequestOutput) -> int:
 
 
 class OpenStreams:
-    """Streams that are not over. empty: set while there is none."""
+    """Streams that are not over. empty: set while there is none. timeouts: that hold for all of them."""
 
-    def __init__(
-        self,
-        withdraw: Callable[[int], None],
-        rejections: Rejections,
-        queue_timeout: float = 0.0,
-        request_timeout: float = 0.0,
-    ) -> None:
-        """withdraw: how to tell the engine that a submission's rest is not wanted. rejections: where to
-        count what has waited too long. In seconds, 0 for no limit: queue_timeout, for a submission's
-        first turn; request_timeout, for all of it."""
+    def __init__(self, withdraw: Callable[[int], None]) -> None:
+        """withdraw: how to tell the engine that a submission's rest is not wanted."""
         self.empty = asyncio.Event()
         self.empty.set()
+        self.timeouts: Sequence[Timeout] = ()
         self._withdraw = withdraw
-        self._rejections = rejections
         self._streams: dict[int, RequestStream] = {}
         self._owners: dict[str, RequestStream] = {}  # of requests
-        self._timeouts: list[Timeout] = []
-        if queue_timeout:
-            self._timeouts.append(
-                Timeout(queue_timeout, lambda stream: stream.has_started, self._queued_too_long)
-            )
-        if request_timeout:
-            self._timeouts.append(
-                Timeout(request_timeout, lambda stream: stream.is_over, self._ran_too_long)
-            )
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -185,7 +167,7 @@ class OpenStreams:
         stream = RequestStream(number, self.close)
         self._streams[number] = stream
         self.empty.clear()
-        for timeout in self._timeouts:
+        for timeout in self.timeouts:
             timeout.watch(stream)
         return stream
 
@@ -233,26 +215,12 @@ class OpenStreams:
         for stream in list(self._streams.values()):
             self._fail(stream, error)
 
-    def stop(self) -> None:
-        """No timer goes off any more."""
-        for timeout in self._timeouts:
-            timeout.stop()
-
-    def _queued_too_long(self, stream: RequestStream) -> None:
-        self.close(stream)
-        self._rejections[Rejection.QUEUE_TIMEOUT] += 1
-        stream.fail(QueueTimeoutError("The request has waited too long; try again later."))
-
-    def _ran_too_long(self, stream: RequestStream) -> None:
-        self.close(stream)
-        stream.fail(RequestTimeoutError("The request took too long; ask for fewer tokens."))
-
     def _fail(self, stream: RequestStream, error: Exception) -> None:
         stream.fail(error)
         self._remove(stream)
 
     def _remove(self, stream: RequestStream) -> None:
-        for timeout in self._timeouts:
+        for timeout in self.timeouts:
             timeout.forget(stream)
         for request in stream.requests:
             self._owners.pop(request.request_id, None)

@@ -8,8 +8,34 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from yaie.core.errors import QueueTimeoutError, RequestTimeoutError
+from yaie.engine.background.rejections import Rejection, Rejections
+
 if TYPE_CHECKING:
-    from yaie.engine.background.streams import RequestStream
+    from yaie.engine.background.streams import OpenStreams, RequestStream
+
+
+def timeouts(
+    streams: "OpenStreams", rejections: Rejections, queue_timeout: float, request_timeout: float
+) -> "list[Timeout]":
+    """Those of these streams. In seconds, 0 for no limit: queue_timeout, for a submission's first turn;
+    request_timeout, for all of it. rejections: where to count what has waited too long."""
+
+    def queued_too_long(stream: "RequestStream") -> None:
+        streams.close(stream)
+        rejections[Rejection.QUEUE_TIMEOUT] += 1
+        stream.fail(QueueTimeoutError("The request has waited too long; try again later."))
+
+    def ran_too_long(stream: "RequestStream") -> None:
+        streams.close(stream)
+        stream.fail(RequestTimeoutError("The request took too long; ask for fewer tokens."))
+
+    found = []
+    if queue_timeout:
+        found.append(Timeout(queue_timeout, lambda stream: stream.has_started, queued_too_long))
+    if request_timeout:
+        found.append(Timeout(request_timeout, lambda stream: stream.is_over, ran_too_long))
+    return found
 
 
 class Timeout:

@@ -70,7 +70,11 @@ class DisaggregatedEngine(LLMEngine):
         core = self.machine_parts.core
         if core.has_work:
             outputs += self.side.own(core.step())
-        return self._told(outputs)
+        self._counters.stepped(outputs)
+        if self._router is None:
+            return outputs
+        self._router.put(outputs)
+        return self._router.take_unclaimed()
 
     def _abort(self, request_id: str) -> bool:
         return self.side.abort(request_id) or super()._abort(request_id)

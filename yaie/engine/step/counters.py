@@ -42,9 +42,9 @@ class Counters:
         """See PlanStage: changes nothing. Notes when a request had its first turn."""
         now = time.monotonic()
         self.preemptions += len(plan.preempted)
-        self.computed_tokens += plan.num_tokens
         for item in plan.scheduled:
             request = item.request
+            self.computed_tokens += item.num_tokens
             if item.start < request.num_prompt_tokens:
                 self.prefilled_tokens += min(
                     item.num_tokens, request.num_prompt_tokens - item.start

@@ -9,12 +9,11 @@ import numpy as np
 
 from yaie.core.batch import ScheduledRequest, StepPlan
 from yaie.core.request import Request, RequestStatus
-from yaie.core.step import Ints, Pairs, StepInput, no_ints, no_pairs
-from yaie.engine.asks import READ, of
-from yaie.engine.asks.arrays import ints
+from yaie.core.step import Extras, Ints, NewSeats, Pairs, StepInput, no_ints, no_pairs
+from yaie.engine.asks import READ, RULED, of
+from yaie.engine.asks.arrays import floats, ints, longs
 from yaie.engine.asks.base import Ask, Vocabulary
 from yaie.engine.step.isolation import Isolation
-from yaie.engine.step.new_seats import new_seats
 
 
 @dataclass(slots=True)
@@ -51,12 +50,20 @@ class StepEncoder:
         self._free = list(range(num_seats))[::-1]
         self._num_steps = 0
 
-    def encode(self, plan: StepPlan) -> StepInput:
-        """The plan as data. Every StepInput must be sent, in order, but those of empty plans.
+    def encode(self, plan: StepPlan) -> StepInput | None:
+        """The plan as data, which must be sent, in order; None if there is nothing to send.
 
         A request whose own data cannot be encoded fails, and is taken off the plan.
         """
-        step = self._isolation.each(plan.scheduled, partial(self._without_seats, plan.asks))
+        if self._isolation.failed:
+            self._isolation.take_off(plan.scheduled)
+        own = partial(self._without_seats, plan.asks)
+        try:
+            step = own(plan.scheduled)
+        except BaseException as error:  # noqa: BLE001, most are some request's alone
+            step = self._isolation.without_failing(plan.scheduled, own, error)
+        if not plan.scheduled and plan.is_empty:  # nor does it move blocks
+            return None
         scheduled, seats, entered = plan.scheduled, [], []
         columns: list[tuple[int, int, list[int]]] = []
         for item in scheduled:
@@ -75,11 +82,12 @@ class StepEncoder:
         step.seats = ints(seats)
         if step.new is not None:
             step.new.seats = ints(entered)
-        step.swap_out, step.swap_in = _pairs(plan.swap_out), _pairs(plan.swap_in)
-        step.copies = _pairs(plan.copies)
+        if plan.swap_out or plan.swap_in or plan.copies:
+            step.swap_out, step.swap_in = _pairs(plan.swap_out), _pairs(plan.swap_in)
+            step.copies = _pairs(plan.copies)
         if columns:
             _set_tables(step, columns)
-        self._num_steps += not plan.is_empty
+        self._num_steps += 1
         return step
 
     def _without_seats(
@@ -144,6 +152,34 @@ class StepEncoder:
             if request.status is RequestStatus.RUNNING or waits or request in scheduled:
                 continue
             self._free.append(self._seats.pop(request).number)
+
+
+def new_seats(requests: Sequence[Request], seats: Ints, vocabulary: Vocabulary) -> NewSeats:
+    """These requests as they are now, all of whose tokens are known, in these seats [m]."""
+    params = [request.params for request in requests]
+    return NewSeats(
+        seats=seats,
+        tokens=ints(list(chain.from_iterable(request.token_ids for request in requests))),
+        num_tokens=ints([len(request.token_ids) for request in requests]),
+        num_prompt_tokens=ints([request.num_prompt_tokens for request in requests]),
+        temperature=floats([one.temperature for one in params]),
+        # More than the vocabulary is all of it, and may be more than 64 bits hold.
+        top_k=longs([min(max(0, one.top_k), vocabulary.size) for one in params]),
+        top_p=floats([one.top_p for one in params]),
+        min_p=floats([one.min_p for one in params]),
+        random_seeds=longs([request.seed for request in requests]),
+        steps=longs([request.num_output_tokens for request in requests]),
+        extras=_extras(requests, vocabulary),
+    )
+
+
+def _extras(requests: Sequence[Request], vocabulary: Vocabulary) -> Extras:
+    asking: dict[Ask, list[tuple[int, Request]]] = {}
+    for position, request in enumerate(requests):
+        for ask in of(request, RULED):
+            asking.setdefault(ask, []).append((position, request))
+    found = ((ask.name, ask.enter(own, vocabulary)) for ask, own in asking.items())
+    return {name: arrays for name, arrays in found if arrays is not None}
 
 
 def _set_tables(step: StepInput, columns: list[tuple[int, int, list[int]]]) -> None:

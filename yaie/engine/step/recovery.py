@@ -23,7 +23,6 @@ from yaie.core.batch import KVLayerSpec, StepOutcome, StepPlan
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import (
     BlockManager,
-    EngineCore,
     KVCacheManager,
     RadixTree,
     Scheduler,
@@ -40,6 +39,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.machine import Machine
 from yaie.engine.step.explaining import explained
+from yaie.engine.step.isolated import IsolatingCore
 from yaie.parts import Parts
 from yaie.worker.build import Sizes
 
@@ -69,7 +69,7 @@ class RecoveringMachine:
     # --- as a Machine ---
 
     @property
-    def core(self) -> EngineCore:
+    def core(self) -> "RecoveringMachine":
         return self
 
     @property
@@ -120,7 +120,7 @@ class RecoveringMachine:
     @property
     def num_waiting(self) -> int:
         """Raises PartError."""
-        return self._guarded(lambda: int(self._machine.num_waiting))
+        return self._guarded(lambda: int(self._machine.core.num_waiting))
 
     def reset_prefix_cache(self) -> int:
         """See `KVCacheManager`. Raises PartError."""
@@ -205,7 +205,7 @@ class RecoveringMachine:
             self._config, num_blocks=num_blocks, graphs=self._machine.graphs_again
         )
         self._machine.worker.close()
-        self._machine.core, self._machine.worker = cast(EngineCore, None), cast(Worker, None)
+        self._machine.core, self._machine.worker = cast(IsolatingCore, None), cast(Worker, None)
         gc.collect()
         follows_grammars = self._machine.drafts.follows_grammars
         try:

@@ -5,8 +5,6 @@ name.qzeros    [groups, out / 8] int32   likewise
 name.scales    [groups, out] float16
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -27,7 +25,7 @@ class AwqInt4(Int4Scheme):
         self._qzeros = torch.empty(groups, outputs // 8, dtype=torch.int32, device=device)
         self._scales = torch.empty(groups, outputs, dtype=torch.float16, device=device)
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+    def destinations(self, *names: str) -> dict[str, Destination]:
         return {
             **self._parts(self._qweight, 1, names, "qweight", self._codes),
             **self._parts(self._qzeros, 1, names, "qzeros"),

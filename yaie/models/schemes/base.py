@@ -1,7 +1,7 @@
 """`Scheme`: how the weight of a product is stored and multiplied. The register of those there are."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 import torch
@@ -14,10 +14,12 @@ from yaie.models.layout import Destination, Layout
 class Scheme(ABC):
     """Storage of one weight, and y = x @ weight.T + bias on it.
 
+    layout: which tensors of a checkpoint make up the weight.
     extra_bytes: memory that it takes beside a weight that it was given to share.
     """
 
     name: ClassVar[str]
+    layout: Layout
     extra_bytes: int = 0
 
     @classmethod
@@ -39,8 +41,9 @@ class Scheme(ABC):
         read and not changed. Without one there is memory to fill, see `destinations`."""
 
     @abstractmethod
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
-        """Where the checkpoint's tensors of the products `names` go, by their full names."""
+    def destinations(self, *names: str) -> dict[str, Destination]:
+        """Where the checkpoint's tensors of the stacked products `names` go, by their full names, in the
+        order of the layout's sizes."""
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -48,12 +51,12 @@ class Scheme(ABC):
 
     @property
     def plain(self) -> PlainWeight | None:
-        """See `Linear.plain`."""
+        """For kernels that multiply by themselves; None if it is stored in another way."""
         return None
 
+    @abstractmethod
     def in_float32(self, x: Tensor) -> Tensor:
-        """See `Linear.in_float32`."""
-        return self(x).float()
+        """The product in float32 and, where the scheme can, never rounded to the dtype of x."""
 
 
 _REGISTRY: dict[str, type[Scheme]] = {}

@@ -6,7 +6,6 @@ multiplied by itself, into its columns of the result.
 What the backend has no kernel for is unpacked as it is loaded.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +49,7 @@ class BlockScheme(Scheme):
         *,
         products: BlockGemm,
     ) -> None:
-        self._layout = layout
+        self.layout = layout
         self._products = products
         self._bias = torch.empty(layout.out_features, dtype=dtype, device=device)
         if not layout.bias:
@@ -68,12 +67,12 @@ class BlockScheme(Scheme):
             for rows in layout.sizes
         ]
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+    def destinations(self, *names: str) -> dict[str, Destination]:
         places: dict[str, Destination] = {
             f"{name}.weight": part for name, part in zip(names, self._parts, strict=True)
         }
-        if self._layout.bias:
-            shares = self._bias.split(self._layout.sizes)
+        if self.layout.bias:
+            shares = self._bias.split(self.layout.sizes)
             places |= {
                 f"{name}.bias": Destination(share)
                 for name, share in zip(names, shares, strict=True)
@@ -88,22 +87,25 @@ class BlockScheme(Scheme):
             return
         blocks = torch.cat([part.target for part in self._parts])
         self._whole = kind, blocks
-        for part, own in zip(self._parts, blocks.split(self._layout.sizes), strict=True):
+        for part, own in zip(self._parts, blocks.split(self.layout.sizes), strict=True):
             part.target = own  # what it held is given back
 
+    def in_float32(self, x: Tensor) -> Tensor:
+        return self(x).float()
+
     def __call__(self, x: Tensor) -> Tensor:
-        out = x.new_empty(len(x), self._layout.out_features)
+        out = x.new_empty(len(x), self.layout.out_features)
         if self._whole is not None:
             kind, blocks = self._whole
             self._products.product(x, blocks, kind, out)
-            return out.add_(self._bias) if self._layout.bias else out
-        columns = out.split(self._layout.sizes, 1)
+            return out.add_(self._bias) if self.layout.bias else out
+        columns = out.split(self.layout.sizes, 1)
         for part, own in zip(self._parts, columns, strict=True):
             if part.kind is None:
                 own.copy_(F.linear(x, part.target))
             else:
                 self._products.product(x, part.target, part.kind, own)
-        return out.add_(self._bias) if self._layout.bias else out
+        return out.add_(self._bias) if self.layout.bias else out
 
 
 @dataclass(slots=True)

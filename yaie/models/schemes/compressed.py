@@ -13,7 +13,6 @@ name.weight_scale        [out, 1]
 name.weight_zero_point   [out, 1] int8
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ class CompressedWords(WordScheme):
             (outputs // self._codes, groups), EIGHTS, device=device, dtype=words
         )
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+    def destinations(self, *names: str) -> dict[str, Destination]:
         zeros = {}
         if self._how.zeros:
             zeros = self._parts(self._zeros, 0, names, "weight_zero_point")
@@ -54,9 +53,9 @@ class CompressedInt4(Int4Scheme, CompressedWords):
 
     name = "compressed_int4"
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+    def destinations(self, *names: str) -> dict[str, Destination]:
         groups = self._group_parts(names, "weight_g_idx", self._scales.device)
-        return {**super().destinations(names), **groups}
+        return {**super().destinations(*names), **groups}
 
     def _complete(self) -> None:
         qweight = self._by_group(self._packed.t().contiguous())
@@ -102,7 +101,7 @@ class PlainInt8(ByteScheme):
             zeros = torch.empty(outputs, 1, dtype=torch.int32, device=device)
             self._whole["weight_zero_point"] = zeros
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+    def destinations(self, *names: str) -> dict[str, Destination]:
         places = self._biases(names)
         for suffix, whole in self._whole.items():
             places |= self._parts(whole, 0, names, suffix, int(suffix == "weight"))

@@ -9,7 +9,6 @@ name.weight_scale_inv   [out / block, in / block], the last blocks of a side may
                         in spite of its name
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -37,7 +36,7 @@ class Fp8(WordScheme):
 
     def _make(self, inputs: int, outputs: int, groups: int, device: torch.device) -> None:
         self._codes8 = torch.empty(outputs, inputs, dtype=torch.float8_e4m3fn, device=device)
-        self._scales = [self._scales_of(size, device) for size in self._layout.sizes]
+        self._scales = [self._scales_of(size, device) for size in self.layout.sizes]
         assert self._how.block is not None
         rows, columns = self._how.block
         by_output = rows == 0 or (rows == 1 and columns == WHOLE)
@@ -46,23 +45,23 @@ class Fp8(WordScheme):
     def _scales_of(self, outputs: int, device: torch.device) -> Tensor:
         assert self._how.block is not None
         rows, columns = self._how.block
-        inputs = self._layout.in_features
+        inputs = self.layout.in_features
         shape: tuple[int, ...] = (1,)
         if rows:
             columns = inputs if columns == WHOLE else columns
             shape = (-(-outputs // rows), -(-inputs // columns))
         return torch.empty(shape, dtype=torch.float32, device=device)
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+    def destinations(self, *names: str) -> dict[str, Destination]:
         suffix = "weight_scale_inv" if self._how.method == "fp8" else "weight_scale"
-        sizes = self._layout.sizes
+        sizes = self.layout.sizes
         places = self._biases(names)
         self._unfilled += 2 * len(sizes)
         parts = zip(names, self._codes8.split(sizes), self._scales, self._rows, strict=True)
         for name, codes, scales, row in parts:
             kept = codes.numel() * (1 if self._is_kept else self._dtype.itemsize)
             places[f"{name}.weight"] = Destination(
-                codes, filled=self._filled, kept=kept, cuts=(row, self._layout.columns)
+                codes, filled=self._filled, kept=kept, cuts=(row, self.layout.columns)
             )
             kind = Destination if self._how.block != (0, 0) else SingleNumber
             cuts = self._scale_cuts(row)
@@ -77,11 +76,11 @@ class Fp8(WordScheme):
         rows, columns = self._how.block
         if not rows:
             return ()
-        across = None if columns == WHOLE else in_units(self._layout.columns, columns)
+        across = None if columns == WHOLE else in_units(self.layout.columns, columns)
         return in_units(row, rows), across
 
     def _complete(self) -> None:
-        sizes, inputs = self._layout.sizes, self._layout.in_features
+        sizes, inputs = self.layout.sizes, self.layout.in_features
         if self._is_kept:
             pairs = zip(self._scales, sizes, strict=True)
             scales = torch.cat([own.flatten().expand(size) for own, size in pairs])
@@ -97,7 +96,7 @@ class Fp8(WordScheme):
             self._dense = weight
             return
         kind = choose_scheme(sum(sizes), inputs, self._dtype, weight.device)
-        self._inner = kind(replace(self._layout, bias=False), self._dtype, weight.device, weight)
+        self._inner = kind(replace(self.layout, bias=False), self._dtype, weight.device, weight)
 
     def dense(self) -> Tensor:
         return self._dense
@@ -109,7 +108,7 @@ class Fp8(WordScheme):
         if rows > 1:
             scales = scales.repeat_interleave(rows, dim=0)[:outputs]
         if columns > 1:
-            scales = scales.repeat_interleave(columns, dim=1)[:, : self._layout.in_features]
+            scales = scales.repeat_interleave(columns, dim=1)[:, : self.layout.in_features]
         return scales
 
     @property

@@ -6,8 +6,6 @@ name.scales    [groups, out] float16
 name.g_idx     [in] int32                    the group of each input; read if it is not i // group_size
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -27,7 +25,7 @@ class GptqWords(WordScheme):
         self._qzeros = torch.empty(groups, size, dtype=torch.int32, device=device)
         self._scales = torch.empty(groups, outputs, dtype=torch.float16, device=device)
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+    def destinations(self, *names: str) -> dict[str, Destination]:
         return {
             **self._parts(self._qweight, 1, names, "qweight", self._codes),
             **self._parts(self._qzeros, 1, names, "qzeros"),
@@ -44,9 +42,9 @@ class GptqInt4(Int4Scheme, GptqWords):
 
     name = "gptq_int4"
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
+    def destinations(self, *names: str) -> dict[str, Destination]:
         groups = self._group_parts(names, "g_idx", self._scales.device)
-        return {**super().destinations(names), **groups}
+        return {**super().destinations(*names), **groups}
 
     def _complete(self) -> None:
         qweight = self._by_group(self._qweight)
@@ -60,7 +58,7 @@ class GptqInt8(GptqWords):
     name = "gptq_int8"
 
     def _complete(self) -> None:
-        inputs, outputs = self._layout.in_features, self._layout.out_features
+        inputs, outputs = self.layout.in_features, self.layout.out_features
         codes = bytes_of(self._qweight).view(inputs // 4, outputs, 4).transpose(0, 1)
         signed = (codes.reshape(outputs, inputs).short() - 128).to(torch.int8)
         zeros = bytes_of(self._zeros()).flatten().int() - 128

@@ -4,8 +4,6 @@ oneDNN multiplies a few rows by a large matrix up to three times faster when the
 the order in which its kernel reads it, so a weight is packed once it is complete.
 """
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -45,7 +43,7 @@ class PackedScheme(Scheme):
         device: torch.device,
         shared: Tensor | None = None,
     ) -> None:
-        self._layout = layout
+        self.layout = layout
         self._unfilled = len(layout.sizes)
         if shared is None:
             self._weight, self._bias = layout.empty(dtype, device)
@@ -54,8 +52,8 @@ class PackedScheme(Scheme):
             self.extra_bytes = shared.nbytes
             self._pack()
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
-        return self._layout.destinations(names, self._weight, self._bias, self._part_filled)
+    def destinations(self, *names: str) -> dict[str, Destination]:
+        return self.layout.destinations(names, self._weight, self._bias, self._part_filled)
 
     def _part_filled(self) -> None:
         self._unfilled -= 1
@@ -73,3 +71,6 @@ class PackedScheme(Scheme):
             x = F.pad(x, (0, 0, 0, padding))
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
         return y[:rows] if padding else y
+
+    def in_float32(self, x: Tensor) -> Tensor:
+        return self(x).float()

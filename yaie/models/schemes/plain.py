@@ -1,7 +1,5 @@
 """Weights as they are: `F.linear`, which a GPU needs no help with."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,14 +26,14 @@ class PlainScheme(Scheme):
         device: torch.device,
         shared: Tensor | None = None,
     ) -> None:
-        self._layout = layout
+        self.layout = layout
         if shared is None:
             self._weight, self._bias = layout.empty(dtype, device)
         else:
             self._weight, self._bias = shared, None
 
-    def destinations(self, names: Sequence[str]) -> dict[str, Destination]:
-        return self._layout.destinations(names, self._weight, self._bias)
+    def destinations(self, *names: str) -> dict[str, Destination]:
+        return self.layout.destinations(names, self._weight, self._bias)
 
     @property
     def plain(self) -> PlainWeight:
@@ -46,7 +44,7 @@ class PlainScheme(Scheme):
 
     def in_float32(self, x: Tensor) -> Tensor:
         if not x.is_cuda or x.dtype == torch.float32:
-            return super().in_float32(x)
+            return self(x).float()
         # The product is summed in float32: written as it is, no second kernel has to widen it.
         y = torch.mm(x, self._weight.t(), out_dtype=torch.float32)
         return y if self._bias is None else y + self._bias

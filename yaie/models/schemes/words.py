@@ -63,7 +63,7 @@ class WordScheme(Scheme):
         how, inputs, outputs = packing.format, layout.in_features, layout.out_features
         self._codes = WORD // how.bits
         self._size = inputs if how.group_size == WHOLE else how.group_size
-        self._layout = layout
+        self.layout = layout
         self._dtype = dtype
         self._how = how
         self._check_sizes()
@@ -72,8 +72,11 @@ class WordScheme(Scheme):
         self._unfilled = 0
         self._make(inputs, outputs, inputs // self._size, device)
 
+    def in_float32(self, x: Tensor) -> Tensor:
+        return self(x).float()
+
     def _check_sizes(self) -> None:
-        inputs, sizes = self._layout.in_features, self._layout.sizes
+        inputs, sizes = self.layout.in_features, self.layout.sizes
         if inputs % self._size or any(size % self._codes for size in (inputs, *sizes)):
             raise ModelError(
                 f"a product of {inputs} inputs and {sum(sizes)} outputs cannot be packed in "
@@ -94,8 +97,8 @@ class WordScheme(Scheme):
     ) -> dict[str, Destination]:
         """Those of a tensor whose dimension `dim` is the outputs, or words of them; the other is the
         inputs, or words or groups of them."""
-        shrunk = self._layout.out_features // whole.shape[dim]
-        sizes = [size // shrunk for size in self._layout.sizes]
+        shrunk = self.layout.out_features // whole.shape[dim]
+        sizes = [size // shrunk for size in self.layout.sizes]
         self._unfilled += len(sizes)
         columns = self._columns_in(whole.shape[1 - dim])
         parts = zip(names, whole.split(sizes, dim=dim), self._rows, strict=True)
@@ -113,18 +116,18 @@ class WordScheme(Scheme):
     @property
     def _rows(self) -> tuple[Cut | None, ...]:
         """Which outputs of each product are held."""
-        return self._layout.rows or (None,) * len(self._layout.sizes)
+        return self.layout.rows or (None,) * len(self.layout.sizes)
 
     def _columns_in(self, entries: int) -> Cut | None:
         """Which of the inputs are held, on an axis that has so many entries here."""
         if self._how.group_size == WHOLE and entries == 1:
             return None  # all inputs share it, wherever they are
-        return in_units(self._layout.columns, self._layout.in_features // entries)
+        return in_units(self.layout.columns, self.layout.in_features // entries)
 
     def _biases(self, names: Sequence[str]) -> dict[str, Destination]:
         if self._bias is None:
             return {}
-        parts = zip(names, self._bias.split(self._layout.sizes), self._rows, strict=True)
+        parts = zip(names, self._bias.split(self.layout.sizes), self._rows, strict=True)
         return {f"{name}.bias": Destination(part, cuts=(row,)) for name, part, row in parts}
 
     def _filled(self) -> None:
@@ -191,13 +194,11 @@ class Int4Scheme(WordScheme):
         """Those of the group of each input, [in] int32, where the checkpoint tells them."""
         if not self._how.ordered:
             return {}
-        if self._layout.columns is not None:
+        if self.layout.columns is not None:
             raise ModelError("inputs that were rounded in an order of their own cannot be split")
-        count = len(self._layout.sizes)
+        count = len(self.layout.sizes)
         self._unfilled += count
-        self._groups = torch.empty(
-            count, self._layout.in_features, dtype=torch.int32, device=device
-        )
+        self._groups = torch.empty(count, self.layout.in_features, dtype=torch.int32, device=device)
         return {
             f"{name}.{suffix}": Destination(part, filled=self._filled, parameters=0)
             for name, part in zip(names, self._groups, strict=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import MAX_BAD_WORDS, MAX_SALT_CHARS, MAX_STOP_CHARS
+from yaie.core.params_lists import MAX_BAD_WORDS, MAX_SALT_CHARS, MAX_STOP_CHARS
 from yaie.core.ranges import RANGES
 from yaie.server.lenient.fields import BESIDE, Dialect
 from yaie.server.lenient.forms import checked_json

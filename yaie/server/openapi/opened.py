@@ -4,7 +4,7 @@ a server is not strict, what it leaves out.
 
 from typing import Any
 
-from yaie.core.params import MAX_BAD_WORDS, MAX_SALT_CHARS, MAX_STOP_CHARS
+from yaie.core.params_lists import MAX_BAD_WORDS, MAX_SALT_CHARS, MAX_STOP_CHARS
 from yaie.core.ranges import RANGES
 from yaie.server.lenient.beside import ID_PATTERN, MAX_ID_CHARS
 from yaie.server.lenient.declared import OURS
