@@ -104,7 +104,9 @@ def test_two_hundred_starts_and_stops_leave_nothing(folder: str, tmp_path: Path)
     before = left(tmp_path)
     for _ in range(200):
         serve(folder)
-    assert left(tmp_path) == before
+    after = left(tmp_path)
+    # What an earlier test had open may be closed meanwhile.
+    assert {what: count for what, count in after.items() if count > before[what]} == {}
 
 
 @pytest.mark.nightly
