@@ -152,6 +152,21 @@ def test_figures_are_read_now_and_then_while_steps_follow_and_once_behind_the_la
     assert told.telemetry.stats == {"num_running": 0.7}
 
 
+def test_figures_are_read_at_once_behind_a_step_in_which_a_request_begins_or_ends(
+    clock: Clock, told: Latencies
+) -> None:
+    engine: Any = told._engine
+    engine.stats = lambda: {"num_running": clock.now}
+    clock.now = 0.1
+    told.stepped([], has_started=True)
+    assert told.telemetry.stats == {"num_running": 0.1}
+    clock.now = 0.2
+    gains(told, asked("a", at=0.0))
+    assert told.telemetry.stats == {"num_running": 0.1}
+    gains(told, asked("a", at=0.0), FinishReason.STOP)
+    assert told.telemetry.stats == {"num_running": 0.2}
+
+
 def test_sizes_are_told_of_each_choice_and_their_number_once_for_the_prompt(
     clock: Clock, told: Latencies
 ) -> None:

@@ -137,12 +137,12 @@ class EngineThread(ThreadLife):
             for output in outputs  # without an owner: aborted, and the part in use has not noticed
             if (owner := self._owners.get(output.request_id)) is not None
         ]
-        latencies.stepped(wanted)
+        started = engine.take_started()
+        latencies.stepped(wanted, has_started=bool(started))
         if self._publisher.is_on:
             self._publisher.stepped(outputs)
         if self._steps.left:
             self._steps.left -= 1
-        started = engine.take_started()
         if wanted or started:
             self._tell(Stepped([output for _, output in wanted], started))
         for _, output in wanted:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 0.25
-"""How old the engine's figures may be while it computes: to read them takes a dozen calls."""
+"""How old the engine's figures may be while the same requests run: to read them takes a dozen calls."""
 
 
 class Latencies:
@@ -50,21 +50,26 @@ class Latencies:
         if not self._is_fresh:
             self.refresh()
 
-    def stepped(self, outputs: Iterable[tuple[Request, RequestOutput]]) -> None:
-        """A step has ended with these outputs. What cannot be measured is missing from the figures, and
-        costs nobody an answer."""
+    def stepped(
+        self, outputs: Iterable[tuple[Request, RequestOutput]], *, has_started: bool = False
+    ) -> None:
+        """A step has ended with these outputs. has_started: whether a request had its first turn. What
+        cannot be measured is missing from the figures, and costs nobody an answer."""
         now = time.monotonic()
+        has_ended = False
         try:
-            self._measure(outputs, now)
+            has_ended = self._measure(outputs, now)
         except Exception:
             logger.warning("a step could not be measured", exc_info=True)
         self._is_fresh = False
-        if now - self._read_at >= FRESH_SECONDS:
+        if has_started or has_ended or now - self._read_at >= FRESH_SECONDS:
             self.refresh()
         else:
             self._changed.set()
 
-    def _measure(self, outputs: Iterable[tuple[Request, RequestOutput]], now: float) -> None:
+    def _measure(self, outputs: Iterable[tuple[Request, RequestOutput]], now: float) -> bool:
+        """Returns whether a request has ended."""
+        has_ended = False
         telemetry = self.telemetry
         before, self._num_tokens = self._num_tokens, self._engine.num_tokens
         if tokens := self._num_tokens - before:
@@ -80,9 +85,11 @@ class Latencies:
                     gaps[latest] = gaps.get(latest, 0) + 1
                 self._latest[output.request_id] = now
             if output.finish_reason is not None:
+                has_ended = True
                 self._finished(request, output, output.finish_reason, now)
         for latest, times in gaps.items():
             observe(telemetry.inter_token_latency, now - latest, times)
+        return has_ended
 
     def aborted(self, request: Request) -> None:
         """A request is ended at its caller's wish."""
