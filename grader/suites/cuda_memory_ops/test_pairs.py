@@ -212,12 +212,12 @@ def test_many_threads_copy(part: ModuleType) -> None:
 def test_most_threads_copy_something(part: ModuleType) -> None:
     """The grid is no larger than what there is to copy, and grows with it."""
     memory = memory_of(part)
-    for count, copies in ((4, 1), (64, 1), (1, 64)):
-        tensors = [torch.zeros(2 * copies, 16_384, dtype=F16) for _ in range(count)]
+    for count, copies, size in ((4, 1, 32_768), (64, 1, 32_768), (1, 64, 32_768), (2, 1, 131_072)):
+        tensors = [torch.zeros(2 * copies, size // 2, dtype=F16) for _ in range(count)]
         which = neighbours(copies)
         launches = launches_of(lambda t=tensors, p=which: memory.copy_blocks(t, p))  # type: ignore[misc]
-        what = f"{copies} copies of a block of 32,768 bytes in each of {count} tensors"
-        expect_grid_fits(launches, count * copies * 2048, what)
+        what = f"{copies} copies of a block of {size:,} bytes in each of {count} tensors"
+        expect_grid_fits(launches, count * copies * size // 16, what)
 
 
 @task("13.3")
@@ -333,10 +333,11 @@ def test_many_threads_swap(part: ModuleType) -> None:
 def test_most_threads_swap_something(part: ModuleType) -> None:
     """The grid is no larger than what there is to swap, and grows with it."""
     memory = memory_of(part)
-    for count in (2, 64):
-        blocks, which = torch.zeros(2 * count, 16_384, dtype=F16), neighbours(count)
+    for count, size in ((2, 32_768), (64, 32_768), (2, 131_072)):
+        blocks, which = torch.zeros(2 * count, size // 2, dtype=F16), neighbours(count)
         launches = launches_of(lambda b=blocks, p=which: memory.swap_blocks(b, b.clone(), p))  # type: ignore[misc]
-        expect_grid_fits(launches, count * 2048, f"swapping {count} blocks of 32,768 bytes")
+        what = f"swapping {count} blocks of {size:,} bytes"
+        expect_grid_fits(launches, count * size // 16, what)
 
 
 @task("13.4")

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, note, task
+from grader.kit import examples, expect, note, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -295,6 +295,26 @@ def test_a_store_returns_its_error(part: ModuleType) -> None:
     """What launch() returns is what the launcher returns."""
     memory, batch = memory_of(part), a_batch()
     expect_errors_returned(lambda: memory.store_kv(*batch), "storing 16 rows of 256 bytes")
+
+
+@task("13.1")
+def test_strides_past_32_bits(part: ModuleType) -> None:
+    """Where a token's row begins is computed in 64 bits."""
+    for name in ("k_stride", "v_stride"):
+        k, v = random(2, 1, 64, dtype=BF16), random(2, 1, 64, seed=1, dtype=BF16)
+        keys, values = (blocks_of(1, 2, 1, 64, seed=s, dtype=BF16) for s in (2, 3))
+        far = [2**36 if name == one else 128 for one in ("k_stride", "v_stride")]
+        slots = torch.arange(2)
+        note(f"# called with a {name} of 2**36 bytes: token 1 lies outside of every tensor")
+
+        def store(k=k, v=v, keys=keys, values=values, slots=slots, far=far) -> None:  # type: ignore[no-untyped-def]
+            part.memory_kernels.LIBRARY.call("store_kv", k, v, keys, values, slots, 2, 128, *far)
+
+        def is_apart(rows=(k, v), pools=(keys, values)) -> None:  # type: ignore[no-untyped-def]
+            for x, pool in zip(rows, pools, strict=True):
+                expect(not torch.equal(pool[0, 1], x[0]), "token 1 got the row of token 0")
+
+        expect_no_wrap(store, is_apart, f"token 1 at a {name} of 2**32 units of 16 bytes")
 
 
 @task("13.1")
