@@ -47,6 +47,11 @@ WHY = {
     ),
     "runaway": "A loop whose end is never reached: its step is 0, or goes the wrong way.",
     "host_access": "A launcher runs on the host, and tensors lie on the device: only kernels read them.",
+    "stream": (
+        "A launcher's last argument is the stream of PyTorch's current work: hand it on to launch(). A "
+        "kernel on another stream does not wait for what was launched before it, what comes after does "
+        "not wait for the kernel, and a CUDA graph does not record it."
+    ),
     "launch": "CUDA refuses such a launch: at most 1024 threads a block, and no dimension may be 0.",
 }
 

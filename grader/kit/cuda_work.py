@@ -9,6 +9,7 @@ expect_grid_fits(launches_of(..), pieces, what)   a thread for each piece of wor
 expect_whole_warps(launches_of(..), what)         a block's threads fill its warps
 expect_within_bounds(launches_of(..), {..}, what) blocks are no larger than __launch_bounds__ says
 expect_no_wrap(call, unchanged, where)            offsets are computed in 64 bits
+expect_errors_returned(call, what)                a launcher returns what launch() returned
 count_beyond_grid(call, most)                     how much work a grid needs a loop for, if it does
 with blamed("misaligned", why): ...               why this fault, should it happen, happens here
 told_grid(launches)                               "a grid of 1 x 8 x 1 blocks of 256 threads"
@@ -22,6 +23,7 @@ from itertools import pairwise
 
 from grader.kit.cuda_watch import watching
 from grader.kit.expect import Mismatch, expect
+from yaie.core.errors import KernelError
 from yaie.cuda.on_cpu import KernelFault, Launch, Traffic, recording, settings
 
 COALESCED = (
@@ -57,6 +59,10 @@ BOUNDS = (
 IN_64_BITS = (
     "A slot or block number times a size passes 2**31 in a large pool: make it int64_t first. Neither "
     "the number nor the product, nor a variable that takes it, may be an int."
+)
+RETURNED = (
+    "launch() returns 0 or an error of CUDA's: the grid is too large, or memory has run out. If the "
+    "launcher returns it, the call raises. If it is dropped, nothing was done and all seems well."
 )
 MOST_WASTE = 1.3
 FEWEST = 8
@@ -274,6 +280,19 @@ def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], wh
             found.got,
             why=IN_64_BITS,
         ) from found
+
+
+def expect_errors_returned(call: Callable[[], object], what: str) -> None:
+    """Where CUDA refuses a launch, the call raises."""
+    try:
+        with settings(failing=True):
+            call()
+    except KernelFault:
+        raise
+    except KernelError:
+        return
+    problem = f"{what}: CUDA refuses the launch, and the launcher returns 0"
+    raise Mismatch(problem, "what launch() returned", "0", RETURNED)
 
 
 def count_beyond_grid(call: Callable[[int], object], most: int, least: int = 300) -> int:

@@ -224,6 +224,12 @@ def test_launches_that_cuda_refuses(
     assert says in fault.message
 
 
+def test_a_kernel_runs_on_the_launchers_stream(samples: OnCpu) -> None:
+    fault = fault_of(samples, "on_another_stream", ones(1))
+    assert fault.kind == "stream"
+    assert "another stream than the one that the launcher got" in fault.message
+
+
 def test_empty_grid_runs_nothing(samples: OnCpu) -> None:
     with recording() as launches:
         samples.call("with_threads", ones(1), 0, 32, 0)

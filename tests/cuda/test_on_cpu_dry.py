@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 
+from yaie.core.errors import KernelError
 from yaie.cuda.on_cpu import KernelFault, OnCpu, recording, settings
 from yaie.cuda.tables import AddressTable
 
@@ -49,6 +50,15 @@ def test_a_dry_launch_is_refused_as_any(library: OnCpu) -> None:
     with settings(dry=True), pytest.raises(KernelFault) as caught:
         library.call("fill_rows", torch.zeros(1), 70_000)
     assert caught.value.kind == "launch"
+
+
+def test_a_failing_launch_returns_an_error_and_does_nothing(library: OnCpu) -> None:
+    x = torch.zeros(5)
+    with settings(failing=True), pytest.raises(KernelError, match=r"fill_rows returned 9"):
+        library.call("fill_rows", x, 5)
+    assert x.tolist() == [0.0] * 5
+    library.call("fill_rows", x, 5)
+    assert x.tolist() == [1.0] * 5
 
 
 def test_a_table_keeps_the_addresses_of_its_tensors(library: OnCpu) -> None:

@@ -11,6 +11,7 @@ from grader.kit import examples, expect, expect_equal, note, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_errors_returned,
     expect_grid_fits,
     expect_many_threads,
     expect_no_wrap,
@@ -143,6 +144,21 @@ def test_a_gather_fills_its_sectors(part: ModuleType) -> None:
 
 
 @task("13.2")
+def test_the_table_is_read_once_a_block(part: ModuleType) -> None:
+    """A thread reads an entry of the table once, however many units of its block it copies."""
+    memory, blocks, entries = memory_of(part), random(4, 16, 8, 128, dtype=BF16), 3
+    work = work_of(lambda: memory.gather(blocks, table([2, 0, 3])))
+    extra = work.loads.count - entries * 2048
+    most = work.threads * max(1, -(-entries // work.blocks))
+    why = "The number of a block does not change while it is copied: read it before the loop."
+    problem = (
+        f"gathering {entries} blocks of 32,768 bytes: {extra:,} loads beside those of the blocks' "
+        f"2,048 units each, by {work.threads:,} threads"
+    )
+    expect(extra <= most, problem, why=why)
+
+
+@task("13.2")
 def test_many_threads_gather(part: ModuleType) -> None:
     """The work is spread over the device: threads for all of it, in more than one block."""
     memory, (blocks, tables, moves) = memory_of(part), a_gather()
@@ -152,12 +168,22 @@ def test_many_threads_gather(part: ModuleType) -> None:
 
 @task("13.2")
 def test_most_threads_have_work(part: ModuleType) -> None:
-    """The grid is no larger than what there is to copy, in blocks of whole warps."""
-    memory, blocks = memory_of(part), torch.zeros(8, 16, 8, 128, dtype=BF16)
-    launches = launches_of(lambda: memory.gather(blocks, table([0, 1, 2, 3])))
-    what = "gathering 4 blocks of 32,768 bytes"
-    expect_grid_fits(launches, 4 * 2048, what)
-    expect_whole_warps(launches, what)
+    """The grid is no larger than what there is to copy, and grows with it, in blocks of whole warps."""
+    memory = memory_of(part)
+    for entries, slots in ((4, 16), (64, 16), (2, 64)):
+        blocks = torch.zeros(2, slots, 8, 128, dtype=BF16)
+        numbers = table([i % 2 for i in range(entries)])
+        launches = launches_of(lambda b=blocks, n=numbers: memory.gather(b, n))  # type: ignore[misc]
+        what = f"gathering {entries} blocks of {blocks[0].nbytes:,} bytes"
+        expect_grid_fits(launches, entries * blocks[0].nbytes // 16, what)
+        expect_whole_warps(launches, what)
+
+
+@task("13.2")
+def test_a_gather_returns_its_error(part: ModuleType) -> None:
+    """What launch() returns is what the launcher returns."""
+    memory, (blocks, tables, _) = memory_of(part), a_gather()
+    expect_errors_returned(lambda: memory.gather(blocks, tables), "gathering 6 blocks")
 
 
 @task("13.2")

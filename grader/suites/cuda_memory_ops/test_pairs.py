@@ -12,6 +12,7 @@ from grader.kit import examples, expect_equal, note, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_errors_returned,
     expect_grid_fits,
     expect_many_threads,
     expect_no_wrap,
@@ -47,6 +48,8 @@ EXCHANGED = "What is swapped out is copied, not exchanged."
 ONLY_READ = "The source of a copy is read and stays as it is."
 FAR = 2**26
 """A block that no pool here has. Of 1,024 bytes each: 2**32 units of 16 bytes, or 2**36 bytes."""
+WIDE = 2**32 + 2
+"""Another one, whose number is 2 in 32 bits."""
 
 
 def pairs(*numbers: tuple[int, int]) -> Tensor:
@@ -142,7 +145,7 @@ def test_any_number_of_copies(part: ModuleType) -> None:
 def test_copies_past_32_bits(part: ModuleType) -> None:
     """Where a block begins is computed in 64 bits, be it read or written."""
     memory = memory_of(part)
-    for pair in ((FAR, 1), (1, FAR)):
+    for pair in ((FAR, 1), (1, FAR), (WIDE, 1), (1, WIDE)):
         blocks = random(4, 512, dtype=BF16)
         before = blocks.clone()
         expect_no_wrap(
@@ -207,10 +210,21 @@ def test_many_threads_copy(part: ModuleType) -> None:
 
 @task("13.3")
 def test_most_threads_copy_something(part: ModuleType) -> None:
-    """The grid is no larger than what there is to copy."""
-    memory, tensors = memory_of(part), [torch.zeros(2, 16_384, dtype=F16) for _ in range(4)]
-    launches = launches_of(lambda: memory.copy_blocks(tensors, pairs((0, 1))))
-    expect_grid_fits(launches, 4 * 2048, "copying a block of 32,768 bytes in 4 tensors")
+    """The grid is no larger than what there is to copy, and grows with it."""
+    memory = memory_of(part)
+    for count, copies, size in ((4, 1, 32_768), (64, 1, 32_768), (1, 64, 32_768), (2, 1, 131_072)):
+        tensors = [torch.zeros(2 * copies, size // 2, dtype=F16) for _ in range(count)]
+        which = neighbours(copies)
+        launches = launches_of(lambda t=tensors, p=which: memory.copy_blocks(t, p))  # type: ignore[misc]
+        what = f"{copies} copies of a block of {size:,} bytes in each of {count} tensors"
+        expect_grid_fits(launches, count * copies * size // 16, what)
+
+
+@task("13.3")
+def test_a_copy_returns_its_error(part: ModuleType) -> None:
+    """What launch() returns is what the launcher returns."""
+    memory, blocks = memory_of(part), random(4, 8)
+    expect_errors_returned(lambda: memory.copy_blocks([blocks], pairs((0, 1))), "copying a block")
 
 
 @task("13.4")
@@ -317,19 +331,29 @@ def test_many_threads_swap(part: ModuleType) -> None:
 
 @task("13.4")
 def test_most_threads_swap_something(part: ModuleType) -> None:
-    """The grid is no larger than what there is to swap."""
-    memory, blocks = memory_of(part), torch.zeros(4, 16_384, dtype=F16)
-    launches = launches_of(
-        lambda: memory.swap_blocks(blocks, blocks.clone(), pairs((0, 1), (2, 3)))
+    """The grid is no larger than what there is to swap, and grows with it."""
+    memory = memory_of(part)
+    for count, size in ((2, 32_768), (64, 32_768), (2, 131_072)):
+        blocks, which = torch.zeros(2 * count, size // 2, dtype=F16), neighbours(count)
+        launches = launches_of(lambda b=blocks, p=which: memory.swap_blocks(b, b.clone(), p))  # type: ignore[misc]
+        what = f"swapping {count} blocks of {size:,} bytes"
+        expect_grid_fits(launches, count * size // 16, what)
+
+
+@task("13.4")
+def test_a_swap_returns_its_error(part: ModuleType) -> None:
+    """What launch() returns is what the launcher returns."""
+    memory, blocks = memory_of(part), random(4, 8)
+    expect_errors_returned(
+        lambda: memory.swap_blocks(blocks, blocks.clone(), pairs((0, 1))), "swapping a block"
     )
-    expect_grid_fits(launches, 2 * 2048, "swapping 2 blocks of 32,768 bytes")
 
 
 @task("13.4")
 def test_swaps_past_32_bits(part: ModuleType) -> None:
     """Where a block begins is computed in 64 bits, in the source and in the target."""
     memory, source = memory_of(part), random(4, 256)
-    for pair in ((FAR, 1), (1, FAR)):
+    for pair in ((FAR, 1), (1, FAR), (WIDE, 1), (1, WIDE)):
         target = random(4, 256, seed=1)
         before = target.clone()
         expect_no_wrap(

@@ -6,10 +6,12 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, note, task
+from grader.kit import examples, expect, note, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_errors_returned,
+    expect_grid_fits,
     expect_many_threads,
     expect_no_wrap,
     expect_whole_sectors,
@@ -138,6 +140,17 @@ def test_more_tokens_than_a_block_of_threads(part: ModuleType) -> None:
 
 
 @task("13.1")
+def test_more_tokens_than_a_grid_has_in_y(part: ModuleType) -> None:
+    """A launch for 70,000 tokens with long rows is one that CUDA takes."""
+    memory = part.MemoryKernels()
+    rows = torch.zeros(1, 1, 2048, dtype=BF16).expand(70_000, -1, -1)
+    blocks, slots = torch.zeros(1, 2, 1, 2048, dtype=BF16), torch.zeros(70_000, dtype=torch.int64)
+    why = "A grid has at most 65,535 blocks in y and in z, and 2**31 - 1 in x: there tokens have room."
+    with blamed("launch", why):
+        launches_of(lambda: memory.store_kv(rows, rows, blocks, blocks.clone(), slots))
+
+
+@task("13.1")
 def test_k_and_v_are_views_of_one_product(part: ModuleType) -> None:
     """A token of k may be any number of numbers after the one before; k and v each have their stride."""
     product, other = random(3, 20), random(3, 24, seed=1)
@@ -232,6 +245,10 @@ def test_a_warp_touches_whole_sectors(part: ModuleType) -> None:
     """Neighbouring threads move neighbouring addresses: what a warp touches fills its sectors."""
     memory, batch = memory_of(part), a_batch()
     expect_whole_sectors(work_of(lambda: memory.store_kv(*batch)), "storing 16 rows of 256 bytes")
+    k, v = random(4, 1, 2048, dtype=BF16), random(4, 1, 2048, seed=1, dtype=BF16)
+    keys, values = (blocks_of(1, 4, 1, 2048, seed=s, dtype=BF16) for s in (2, 3))
+    work = work_of(lambda: memory.store_kv(k, v, keys, values, torch.arange(4)))
+    expect_whole_sectors(work, "storing 4 rows of 4,096 bytes")
 
 
 @task("13.1")
@@ -258,10 +275,46 @@ def test_many_threads_store(part: ModuleType) -> None:
 def test_blocks_are_whole_warps(part: ModuleType) -> None:
     """Blocks of threads are whole warps, be a row shorter than a warp or longer than a block."""
     memory, slots = memory_of(part), torch.arange(16)
-    for d in (128, 4096):  # 16 units of 16 bytes, and 512
+    for d in (128, 160, 4096):  # 16 units of 16 bytes, 20, and 512
         k, blocks = torch.zeros(16, 1, d, dtype=BF16), torch.zeros(16, 1, 1, d, dtype=BF16)
         launches = launches_of(lambda k=k, b=blocks: memory.store_kv(k, k, b, b.clone(), slots))  # type: ignore[misc]
         expect_whole_warps(launches, f"storing 16 rows of {2 * d:,} bytes")
+
+
+@task("13.1")
+def test_most_threads_store_something(part: ModuleType) -> None:
+    """The grid is no larger than what there is to store: threads for short rows, too."""
+    memory, slots = memory_of(part), torch.arange(64)
+    k, blocks = torch.zeros(64, 1, 128, dtype=BF16), torch.zeros(64, 1, 1, 128, dtype=BF16)
+    launches = launches_of(lambda: memory.store_kv(k, k, blocks, blocks.clone(), slots))
+    expect_grid_fits(launches, 2 * 64 * 16, "storing 64 rows of 256 bytes")
+
+
+@task("13.1")
+def test_a_store_returns_its_error(part: ModuleType) -> None:
+    """What launch() returns is what the launcher returns."""
+    memory, batch = memory_of(part), a_batch()
+    expect_errors_returned(lambda: memory.store_kv(*batch), "storing 16 rows of 256 bytes")
+
+
+@task("13.1")
+def test_strides_past_32_bits(part: ModuleType) -> None:
+    """Where a token's row begins is computed in 64 bits."""
+    for name in ("k_stride", "v_stride"):
+        k, v = random(2, 1, 64, dtype=BF16), random(2, 1, 64, seed=1, dtype=BF16)
+        keys, values = (blocks_of(1, 2, 1, 64, seed=s, dtype=BF16) for s in (2, 3))
+        far = [2**36 if name == one else 128 for one in ("k_stride", "v_stride")]
+        slots = torch.arange(2)
+        note(f"# called with a {name} of 2**36 bytes: token 1 lies outside of every tensor")
+
+        def store(k=k, v=v, keys=keys, values=values, slots=slots, far=far) -> None:  # type: ignore[no-untyped-def]
+            part.memory_kernels.LIBRARY.call("store_kv", k, v, keys, values, slots, 2, 128, *far)
+
+        def is_apart(rows=(k, v), pools=(keys, values)) -> None:  # type: ignore[no-untyped-def]
+            for x, pool in zip(rows, pools, strict=True):
+                expect(not torch.equal(pool[0, 1], x[0]), "token 1 got the row of token 0")
+
+        expect_no_wrap(store, is_apart, f"token 1 at a {name} of 2**32 units of 16 bytes")
 
 
 @task("13.1")

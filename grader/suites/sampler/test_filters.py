@@ -1,5 +1,6 @@
 """Tasks 1.3 to 1.5: what rules tokens out."""
 
+import math
 from types import ModuleType
 
 import torch
@@ -79,10 +80,22 @@ def test_top_k_brings_nothing_back(part: ModuleType) -> None:
 @task("1.3")
 def test_top_k_of_a_long_row(part: ModuleType) -> None:
     """k may be in the thousands, as the vocabulary is."""
-    logits = distinct(1, 20_000, seed=5)
-    count = len(tokens_left(filtered(part, "apply_top_k", logits, torch.tensor([5000])))[0])
-    why = "Nothing bounds k but the vocabulary."
-    expect_equal(count, 5000, "how many of 20,000 tokens top_k = 5000 keeps", why=why)
+    for vocab, k in ((20_000, 5000), (70_000, 66_000)):
+        start_script()
+        logits = distinct(1, vocab, seed=5)
+        count = len(tokens_left(filtered(part, "apply_top_k", logits, torch.tensor([k])))[0])
+        why = "Nothing bounds k but the vocabulary."
+        expect_equal(count, k, f"how many of {vocab:,} tokens top_k = {k} keeps", why=why)
+
+
+@task("1.3")
+def test_nearly_equal_is_not_a_tie(part: ModuleType) -> None:
+    """A logit that is the least bit below the k-th largest goes."""
+    above = float(torch.tensor(1.0).nextafter(torch.tensor(2.0)))
+    logits = torch.tensor([[2.0, above, 1.0, 0.5]])
+    got = filtered(part, "apply_top_k", logits, torch.tensor([2]))
+    why = "Ties are equal logits, and floats of a row compare exactly: no tolerance, no narrower float."
+    expect_kept(got, logits, [[0, 1]], "top_k = 2 of logits 2, 1.0000001, 1, 0.5", why=why)
 
 
 @task("1.3")
@@ -190,6 +203,17 @@ def test_top_p_of_one_keeps_all(part: ModuleType) -> None:
 
 
 @task("1.4")
+def test_every_p_below_one_counts(part: ModuleType) -> None:
+    """A p of 0.9999 still rules out what comes after it."""
+    logits = logs([0.9, 0.09, 0.009, 0.00099, 0.00001])
+    for p, kept in ((0.98, [0, 1]), (0.9985, [0, 1, 2]), (0.9999, [0, 1, 2, 3])):
+        got = filtered(part, "apply_top_p", logits, torch.tensor([p]))
+        why = "p = 1 alone is off. Close to 1 it is a filter as before, of the least likely tokens."
+        what = f"top_p = {p} of probabilities 0.9, 0.09, 0.009, 0.00099, 0.00001"
+        expect_kept(got, logits, [kept], what, why=why)
+
+
+@task("1.4")
 def test_top_p_of_each_row(part: ModuleType) -> None:
     """Every row has its own p, and tokens that are ruled out already have no share."""
     logits = logs([0.5, 0.3, 0.15, 0.05]).expand(4, -1).clone()
@@ -272,6 +296,21 @@ def test_min_p_is_relative_to_the_best(part: ModuleType) -> None:
         why = "min_p is a share of the best token's probability, not a probability of its own."
         what = f"min_p = {min_p} of probabilities 0.15, 0.5, 0.05, 0.3"
         expect_kept(got, logits, [kept], what, why=why)
+
+
+@task("1.5")
+def test_min_p_is_exact(part: ModuleType) -> None:
+    """Just below the threshold a token goes, just above it stays, be min_p small or close to 1."""
+    for min_p in (1e-6, 1e-3, 0.5, 0.999):
+        bar = math.log(min_p)
+        logits = torch.tensor([[0.0, bar + 1e-4, bar - 1e-4]])
+        got = filtered(part, "apply_min_p", logits, torch.tensor([min_p]))
+        why = (
+            "Every min_p above 0 is a threshold, and float32 tells these tokens apart: no tolerance, no "
+            "limit on min_p, no narrower float."
+        )
+        what = f"min_p = {min_p} of tokens 1, {min_p} * 1.0001 and {min_p} * 0.9999 times as likely"
+        expect_kept(got, logits, [[0, 1]], what, why=why)
 
 
 @task("1.5")

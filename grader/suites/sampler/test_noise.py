@@ -1,5 +1,6 @@
 """Task 1.6: noise that follows the Gumbel distribution and depends on seed, step and token alone."""
 
+import math
 from types import ModuleType
 from typing import Any
 
@@ -66,19 +67,24 @@ def test_noise_is_finite(part: ModuleType) -> None:
     """Noise is finite for every seed, step and token."""
     seeds, steps = [1, 1, -(2**63), 2**63 - 1], [*EXTREME_STEPS, 0, 2**31]
     noise = noise_of(part, seeds, steps, 50_000)
-    why = (
-        "u must stay inside (0, 1): at 0 and at 1 the logarithms are infinite. float32 rounds a u close "
-        "below 1 to 1, and 1 - u to 1 where u is tiny; and a hash may be 0."
-    )
     for row, token in (~noise.isfinite()).nonzero().tolist():
         where = f"seed {seeds[row]}, step {steps[row]}, token {token}"
-        expect(False, f"the noise of {where} is {noise[row, token]}", why=why)
+        value = float(noise[row, token])
+        expect(False, f"the noise of {where} is {value}", why=f"{INSIDE} {OUTSIDE.get(value, '')}")
+
+
+INSIDE = "u must stay inside (0, 1): at 0 and at 1 the logarithms are infinite."
+OUTSIDE = {
+    math.inf: "+inf comes of an E of 0: u is 0, or so small that float32 rounds 1 - u to 1.",
+    -math.inf: "-inf comes of an infinite E: u is 1, and float32 rounds to 1 what is close below it.",
+}
+"""Where u was, by what became of it."""
 
 
 ONCE_IN_60000 = 11.0
 """Noise larger than this is as rare."""
-RAREST = 16.0
-"""Larger noise comes once in nine million values."""
+HALF_A_STEP = 22.0
+"""Noise of a u of 2**-32, the smallest step of 32 bits, is 22.2."""
 
 
 @task("1.6")
@@ -90,11 +96,14 @@ def test_the_smallest_u_is_not_raised(part: ModuleType) -> None:
         "ceiling that many tokens reach. Floats are dense close to 0: it is enough that u is not 0."
     )
     # Noise that combines its hashes in another way is in between once in 60,000.
-    is_raised = ONCE_IN_60000 < largest < RAREST
+    is_raised = ONCE_IN_60000 < largest < HALF_A_STEP
     expect(not is_raised, f"noise ends at {largest:.2f}, where it should reach 22", why=why)
 
 
 ALL_BITS = "All 64 bits of a seed count, the high 32 and the sign too."
+LONG = (
+    "An output may have hundreds of thousands of tokens, and each step of it has noise of its own."
+)
 REPEATED = "Where only seed + step counts, or seed ^ step, one request repeats another one's noise."
 UNLIKE = [
     ((7, 3), (7, 4), "Noise without the step is the same at every step: the same token wins."),
@@ -105,9 +114,14 @@ UNLIKE = [
     ((7, 3), (7 + (1 << 31), 3), ALL_BITS),
     ((7, 3), (7 + (1 << 32), 3), ALL_BITS),
     ((7, 3), (7 + (1 << 62), 3), ALL_BITS),
+    ((7, 3), (7 - (1 << 63), 3), ALL_BITS),
     ((7, 3), (7 + (7 << 32), 3), f"{ALL_BITS} Its halves must not cancel each other."),
     ((-1, 3), ((1 << 32) - 1, 3), ALL_BITS),
     ((7, 3), (-7, 3), ALL_BITS),
+    ((-7, 3), (-8, 3), f"{ALL_BITS} Seeds below 0 are as different as those above."),
+    ((0, 3), (1, 3), "0 is a seed like any other."),
+    ((7, 3), (7, 3 + (1 << 12)), LONG),
+    ((7, 3), (7, 3 + (1 << 16)), LONG),
 ]
 """Pairs of (seed, step), and what is wrong where they have the same noise."""
 
@@ -182,6 +196,24 @@ def test_the_upper_tail_is_fine_grained(part: ModuleType) -> None:
         )
     problem = f"of the 800 largest of 2 million values {repeated} occur more than once"
     expect(repeated < 10, problem, why=why)
+
+
+MOST_ALIKE = 5
+"""Of a million values, so many may be equal to the smallest: float32 itself is coarse there."""
+
+
+@task("1.6")
+def test_the_lower_tail_has_no_floor(part: ModuleType) -> None:
+    """Small noise, of a u close to 1, is not cut off: u is kept away from 1, and from nothing else."""
+    noise = noise_of(part, [5, 6], [0, 0], 500_000)
+    smallest = float(noise.min())
+    count = int((noise == smallest).sum())
+    problem = f"of a million values {count:,} are {smallest:.4f}, and none is smaller"
+    why = (
+        "A clamp that lowers u makes a floor that many tokens share. It is enough that u is not 1: "
+        "float32 makes 1 of what is closer to it than 2**-25."
+    )
+    expect(count <= MOST_ALIKE, problem, why=why)
 
 
 @task("1.6")

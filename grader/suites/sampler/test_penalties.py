@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import examples, expect, expect_close, expect_equal, task
+from grader.kit import examples, expect, expect_close, expect_equal, start_script, task
 from grader.kit.mistakes import told_by
 from grader.suites.sampler.rows import INF, ROWS_APART, filtered, penalties_of, readable
 from solutions.sampler import filters
@@ -224,6 +224,7 @@ def warmed(part: ModuleType, logits: list[list[float]], temperature: list[float]
     columns = torch.tensor(temperature)
     got = filtered(part, "apply_temperature", torch.tensor(logits), columns)
     expect(isinstance(got, Tensor), f"apply_temperature gives {type(got).__name__}, not logits")
+    expect_equal(got.dtype, torch.float32, "the dtype of what apply_temperature gives")
     return got.double().softmax(dim=-1)
 
 
@@ -249,16 +250,18 @@ def test_temperature_zero_is_no_division(part: ModuleType) -> None:
 
 @task("1.2")
 def test_small_temperatures_divide_too(part: ModuleType) -> None:
-    """A temperature of 0.0002 divides like any other: only 0 is greedy."""
-    logits, temperature = torch.tensor([[4e-4, 2e-4, 0.0]]), torch.tensor([2e-4])
-    got = filtered(part, "apply_temperature", logits, temperature)
-    expect(isinstance(got, Tensor), f"apply_temperature gives {type(got).__name__}, not logits")
+    """A temperature of 0.0002, or of 1e-30, divides like any other: only 0 is greedy."""
     right = torch.tensor([[2.0, 1.0, 0.0]]).double().softmax(dim=-1)
-    why = "Logits as close as these keep several tokens possible."
-    if got.shape == logits.shape and (apart := float(got[0, 0] - got[0, 2])) > 0:
-        why = f"The logits were divided by {4e-4 / apart:.3g}, and not by 0.0002. {why}"
-    what = "the probabilities of logits 0.0004, 0.0002, 0 at temperature 0.0002"
-    expect_close(got.double().softmax(dim=-1), right, what, why=why)
+    for small in (2e-4, 1e-7, 1e-30):
+        start_script()
+        logits, temperature = torch.tensor([[2 * small, small, 0.0]]), torch.tensor([small])
+        got = filtered(part, "apply_temperature", logits, temperature)
+        expect(isinstance(got, Tensor), f"apply_temperature gives {type(got).__name__}, not logits")
+        why = "Logits as close as these keep several tokens possible."
+        if got.shape == logits.shape and (apart := float(got[0, 0] - got[0, 2])) > 0:
+            why = f"The logits were divided by {2 * small / apart:.3g}, and not by {small:g}. {why}"
+        what = f"the probabilities of logits {2 * small:g}, {small:g}, 0 at temperature {small:g}"
+        expect_close(got.double().softmax(dim=-1), right, what, why=why)
 
 
 @task("1.2")
@@ -288,8 +291,10 @@ LARGEST_OF_ALL = (
 @task("1.2")
 def test_temperature_keeps_what_is_ruled_out(part: ModuleType) -> None:
     """A token at -inf stays there, at every temperature."""
-    got = warmed(part, [[-INF, 1.0, 2.0]] * 3, [0.0, 0.5, 100.0])
-    expect_equal(got[:, 0].tolist(), [0.0] * 3, "the probability of a token whose logit is -inf")
+    logits, temperature = torch.tensor([[-INF, 1.0, 2.0]] * 3), torch.tensor([0.0, 0.5, 100.0])
+    got = filtered(part, "apply_temperature", logits, temperature)
+    why = "-inf alone says that a token is ruled out: to a large finite number noise can be added."
+    expect_equal(got[:, 0].tolist(), [-INF] * 3, "what becomes of a logit of -inf", why=why)
 
 
 @task("1.2")

@@ -1,6 +1,7 @@
 """Task 1.7: one call for the batch. Filters and noise are the reference's here; see `rows.draw`."""
 
 import math
+from dataclasses import fields
 from types import ModuleType
 
 import torch
@@ -127,6 +128,18 @@ def test_one_possible_token_is_drawn(part: ModuleType) -> None:
 
 
 @task("1.7")
+def test_tokens_of_a_large_vocabulary(part: ModuleType) -> None:
+    """A token's number may be in the ten thousands, as the vocabulary is."""
+    logits = torch.zeros(3, 70_000)
+    logits[:, 66_000] = 50.0
+    got = draw(part, logits, [GREEDY, PLAIN, SamplingParams(top_k=1)], [1, 2, 3], [0] * 3)
+    why = "A vocabulary is as large as the logits are wide, and its tokens need more than 16 bits."
+    expect_equal(
+        got, [66_000] * 3, "the tokens where token 66,000 of 70,000 is far the best", why=why
+    )
+
+
+@task("1.7")
 def test_penalties_reach_greedy_rows_and_the_others(part: ModuleType) -> None:
     """Penalties change the logits before anything else: the best one, and what temperature divides."""
     logits = torch.tensor([[2.0, 1.5, 0.0]])
@@ -226,20 +239,30 @@ def test_a_row_that_is_not_finite_beside_penalties(part: ModuleType) -> None:
     for params in (GREEDY, PLAIN):
         got = draw(part, logits, [params] * 3, [1, 2, 3], [0] * 3, penalties)
         expect_equal(got[1:], [-1, 2], "a row with +inf, and one with a single possible token")
+    start_script()
+    tiny = penalties_of([[0, 1, 0]], [[0, 0, 0]], repetition=[1e-39])
+    why = (
+        "The model's logits are finite, and 2 / 1e-39 is not: which rows are broken is decided before "
+        "penalties."
+    )
+    got = draw(part, torch.tensor([[1.0, 2.0, 0.5]]), [GREEDY], [1], [0], tiny)
+    expect_equal(got, [1], "the best token after repetition 1e-39, which makes it +inf", why=why)
 
 
 @task("1.7")
 def test_the_batch_is_not_changed(part: ModuleType) -> None:
     """sample changes none of the parameters: the engine hands the same tensors over at the next step."""
-    batch = batch_of([PLAIN, GREEDY, FILTERED], [1, 2, 3], [4, 5, 6])
-    before = {name: getattr(batch, name).clone() for name in TENSORS}
+    seen = torch.arange(30).view(3, 10) % 3
+    penalties = penalties_of(seen.tolist(), seen.tolist(), presence=[1.0] * 3, repetition=[1.5] * 3)
+    batch = batch_of([PLAIN, GREEDY, FILTERED], [1, 2, 3], [4, 5, 6], penalties)
+    given = {f"batch.{name}": getattr(batch, name) for name in TENSORS}
+    given |= {f"batch.penalties.{f.name}": getattr(penalties, f.name) for f in fields(penalties)}
+    before = {name: tensor.clone() for name, tensor in given.items()}
     with reference_filters(part):
         part.Sampler().sample(readable(3, 10, seed=1), batch)
-    for name in TENSORS:
-        changed = not torch.equal(getattr(batch, name), before[name])
-        expect(
-            not changed, f"sample changed batch.{name}", why="Parameters last longer than a step."
-        )
+    why = "Parameters last longer than a step. The engine itself counts the token that was sampled."
+    for name, tensor in given.items():
+        expect(torch.equal(tensor, before[name]), f"sample changed {name}", why=why)
 
 
 @task("1.7")

@@ -1,18 +1,23 @@
 """Tasks 1.1 to 1.7 beyond one call: results that stay, and nothing that is left behind."""
 
+import gc
+import weakref
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
+from itertools import count
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from grader.kit import expect_close, start_script, task, watch
+from grader.kit import expect, expect_close, start_script, task, watch
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import expect_results_stand
 from grader.suites.sampler.rows import (
     PLAIN,
     batch_of,
+    expect_on_its_device,
     filtered,
     penalties_of,
     readable,
@@ -33,8 +38,24 @@ def check_filter(part: ModuleType, name: str, parameter: Make) -> None:
 
     expect_results_stand([lambda number=number: call(2, number) for number in (1, 2, 3)], name)  # type: ignore[misc]
     start_script()
-    own, logits, given = getattr(part.filters, name), readable(2, VOCAB, seed=1), parameter(2, 1)
-    expect_keeps_nothing(lambda: own(logits.clone(), given), name)
+    own, numbers = getattr(part.filters, name), count()
+    # Each call with other logits: what is kept by its arguments grows, too.
+    expect_keeps_nothing(lambda: own(readable(2, VOCAB, seed=next(numbers)), parameter(2, 1)), name)
+    start_script()
+    given = parameter(2, 1)
+
+    def on(device: str) -> Any:
+        columns = [given] if isinstance(given, torch.Tensor) else vars_of(given).values()
+        there = [tensor.to(device) for tensor in columns]
+        placed = there[0] if isinstance(given, torch.Tensor) else type(given)(*there)
+        return own(torch.ones(2, VOCAB, device=device), placed)
+
+    expect_on_its_device(on, f"{name}(logits, ...)")
+
+
+def vars_of(penalties: Any) -> dict[str, torch.Tensor]:
+    """The tensors of a PenaltyBatch, by name."""
+    return {one.name: getattr(penalties, one.name) for one in fields(penalties)}
 
 
 def column(*values: float) -> Make:
@@ -53,6 +74,18 @@ def penalties(rows: int, number: int) -> Any:
 def test_penalties_of_many_calls(part: ModuleType) -> None:
     """Results of apply_penalties are made for their call, and nothing is left behind."""
     check_filter(part, "apply_penalties", penalties)
+
+
+@task("1.1")
+def test_frequency_of_a_long_output(part: ModuleType) -> None:
+    """A token that was generated hundreds or thousands of times is counted to the last."""
+    logits, counts = torch.full((1, 4), 2.0), [127, 128, 300, 4097]
+    got = filtered(
+        part, "apply_penalties", logits, penalties_of([counts], [[0] * 4], frequency=[0.5])
+    )
+    right = torch.tensor([[-61.5, -62.0, -148.0, -2046.5]])
+    why = "output_counts has float32 numbers, and an output may have 100,000 tokens: nothing narrower."
+    expect_close(got, right, f"logits of tokens generated {counts} times", rtol=0, atol=0, why=why)
 
 
 @task("1.1")
@@ -98,10 +131,10 @@ def test_noise_of_many_calls(part: ModuleType) -> None:
         seeds = torch.arange(2) + number
         return noise.gumbel_noise(seeds, seeds + 1, VOCAB)
 
-    watched = watch(part.noise, "noise")
+    watched, numbers = watch(part.noise, "noise"), count()
     expect_results_stand([partial(call, watched, number) for number in (1, 2, 3)], "gumbel_noise")
     start_script()
-    expect_keeps_nothing(lambda: call(part.noise, 1), "gumbel_noise")
+    expect_keeps_nothing(lambda: call(part.noise, next(numbers)), "gumbel_noise")
 
 
 @task("1.7")
@@ -117,6 +150,30 @@ def test_sample_of_many_calls(part: ModuleType) -> None:
     for params in (PLAIN, SamplingParams(temperature=0)):
         calls = [lambda number=n, params=params: call(2, number, params) for n in range(1, 8)]
         expect_results_stand(calls, "sample")
-    logits, batch = readable(2, VOCAB, seed=1), batch_of([PLAIN] * 2, [1, 2], [0, 0])
+    numbers = count()
     with reference_filters(part):
-        expect_keeps_nothing(lambda: sampler.sample(logits.clone(), batch), "sample")
+        expect_keeps_nothing(lambda: sampler.sample(*arguments(next(numbers))), "sample")
+
+
+@task("1.7")
+def test_a_sampler_lets_its_logits_go(part: ModuleType) -> None:
+    """After a call the sampler holds on to none of its arguments."""
+    sampler = part.Sampler()
+    logits, batch = arguments(1)
+    kept = weakref.ref(logits), weakref.ref(batch.seeds)
+    with reference_filters(part):
+        sampler.sample(logits, batch)
+    del logits, batch
+    gc.collect()
+    why = (
+        "The logits of 200 rows of a large vocabulary take 100 MB, and a Sampler that keeps them keeps "
+        "them until the next step. It remembers nothing from one call to the next."
+    )
+    for what, reference in zip(("logits", "batch"), kept, strict=True):
+        expect(reference() is None, f"the Sampler keeps the {what} of its last call", why=why)
+
+
+def arguments(number: int) -> tuple[torch.Tensor, Any]:
+    """What two rows are sampled with, other logits and seeds for each number."""
+    seeds = [number, number + 1]
+    return readable(2, VOCAB, seed=number), batch_of([PLAIN] * 2, seeds, [0, 0])

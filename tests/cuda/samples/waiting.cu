@@ -98,6 +98,9 @@ YAIE_API int with_threads(float* out, int64_t blocks, int64_t threads, int64_t s
                           cudaStream_t stream) {
     return launch(nothing, int(blocks), int(threads), shared, stream, out);
 }
+YAIE_API int on_another_stream(float* out, cudaStream_t) {
+    return launch(nothing, 1, 32, 0, nullptr, out);
+}
 YAIE_API int returns_an_error(float*, cudaStream_t) { return 700; }
 YAIE_API int host_crash(float* out, cudaStream_t stream) {
     volatile int* nowhere = nullptr;

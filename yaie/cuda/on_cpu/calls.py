@@ -28,6 +28,8 @@ from yaie.cuda.tables import AddressTable
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 MOST_INTEGERS, MOST_FLOATS = 40, 8
+STREAM = 0x57AEA4
+"""What launchers are given for a stream: no address, and not 0, which is a stream of its own."""
 KINDS = ("global load", "global store", "shared load", "shared store")
 _lock = threading.RLock()  # the runtime has one machine
 _API = r"YAIE_API\s+\w+\s+{name}\s*\((?P<parameters>[^)]*)\)"
@@ -106,7 +108,7 @@ class OnCpu:
         cells = sum(b.size // b.granule + 8 for b in buffers)
         cells += sum(v.size // 2 + 8 for v in symbols.variables)
         failed = runtime.yaie_begin(
-            base, size, cells, now.seed, now.step_limit, is_recording(), now.dry
+            base, size, cells, now.seed, now.step_limit, is_recording(), now.dry + 2 * now.failing
         )
         for i, buffer in enumerate(buffers):
             valid = buffer.valid.data_ptr() if buffer.valid is not None else None
@@ -184,7 +186,7 @@ def _requests(site: binding.SiteTraffic, base: int) -> list[Request]:
 def _as_numbers(
     name: str, arguments: Sequence[Any], buffers: list[Buffer]
 ) -> tuple[list[int], list[float]]:
-    """Integers and floats, each in order: they are passed in registers of two kinds. The stream is 0."""
+    """Integers, the stream last, and floats, in order: they are passed in registers of two kinds."""
     addresses = {v.position: b.address_of(v) for b in buffers for v in b.views}
     integers: list[int] = []
     floats: list[float] = []
@@ -197,7 +199,7 @@ def _as_numbers(
             integers.append(DTYPES[value])
         else:
             integers.append(0 if value is None else int(value))
-    integers.append(0)
+    integers.append(STREAM)
     if len(integers) > MOST_INTEGERS or len(floats) > MOST_FLOATS:
         raise KernelError(
             f"{name}: at most {MOST_INTEGERS - 1} pointers and integers and {MOST_FLOATS} floats"

@@ -22,6 +22,7 @@ KINDS = {
     12: "crash",
     13: "stack",
     14: "trap",
+    15: "stream",
 }
 NOT_WRITTEN = 9
 _TITLES = {
@@ -31,6 +32,7 @@ _TITLES = {
     "runaway": "runaway loop",
     "undefined": "undefined behaviour",
     "launch": "launch refused",
+    "stream": "wrong stream",
     "host_access": "host access",
     "stack": "stack overflow",
 }
@@ -168,6 +170,8 @@ class Explainer:
 
     def _launch(self) -> str:
         return self._fault.text.decode()
+
+    _stream = _launch
 
     def _host_access(self) -> str:
         first = self._fault.first

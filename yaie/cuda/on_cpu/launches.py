@@ -133,11 +133,13 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """seed: of the order of blocks and threads. step_limit: basic blocks that a thread may execute.
-    dry: launches are checked and recorded, and no kernel runs."""
+    dry: launches are checked and recorded, and no kernel runs. failing: launch() returns an error of
+    CUDA's and does nothing."""
 
     seed: int = 0
     step_limit: int = 20_000_000
     dry: bool = False
+    failing: bool = False
 
 
 _recordings: list[list[Launch]] = []
@@ -157,7 +159,11 @@ def recording() -> Iterator[list[Launch]]:
 
 @contextmanager
 def settings(
-    *, seed: int | None = None, step_limit: int | None = None, dry: bool | None = None
+    *,
+    seed: int | None = None,
+    step_limit: int | None = None,
+    dry: bool | None = None,
+    failing: bool | None = None,
 ) -> Iterator[Settings]:
     """Run kernels in another order, with another limit, or not at all, within. None: as outside."""
     outer = _settings[-1]
@@ -165,6 +171,7 @@ def settings(
         outer.seed if seed is None else seed,
         outer.step_limit if step_limit is None else step_limit,
         outer.dry if dry is None else dry,
+        outer.failing if failing is None else failing,
     )
     _settings.append(inner)
     try:

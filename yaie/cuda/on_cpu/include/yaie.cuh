@@ -20,12 +20,12 @@
 #define YAIE_LARGEST_GRID_YZ 1023
 
 template <typename... Parameters, typename... Arguments>
-int launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t,
-           Arguments... arguments) {
+int launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+           cudaStream_t stream, Arguments... arguments) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return 0;
     auto body = [=] { kernel(Parameters(arguments)...); };
     using Body = decltype(body);
     void (*run)(const void*) = [](const void* self) { (*static_cast<const Body*>(self))(); };
     return yaie_launch(reinterpret_cast<const void*>(kernel), {grid.x, grid.y, grid.z},
-                       {block.x, block.y, block.z}, shared_bytes, run, &body, sizeof body);
+                       {block.x, block.y, block.z}, shared_bytes, stream, run, &body, sizeof body);
 }

@@ -80,12 +80,15 @@ YAIE_HOOK __attribute__((noreturn)) void yaie_stop(int kind, const char* text, c
 }
 
 YAIE_HOOK int yaie_launch(const void* kernel, YaieIndex grid, YaieIndex block, size_t shared_bytes,
-                          void (*run)(const void*), const void* body, size_t body_size) {
+                          void* stream, void (*run)(const void*), const void* body,
+                          size_t body_size) {
     yaie::Machine& m = yaie::machine;
+    if (m.failing) return yaie::FAILED;
     m.kernel = uint64_t(kernel);
     m.grid = {grid.x, grid.y, grid.z};
     m.block = {block.x, block.y, block.z};
     m.shared_bytes = shared_bytes;
+    m.launched_on = int64_t(stream);
     m.run = run;
     m.body = body;
     m.body_size = body_size;

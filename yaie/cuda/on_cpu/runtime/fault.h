@@ -23,6 +23,7 @@ enum FaultKind : int32_t {
     CRASH = 12,       // a signal: text says it
     STACK = 13,       // a thread's local variables do not fit
     TRAP = 14,        // __trap() or assert
+    STREAM = 15,      // a launch on another stream than the launcher's
 };
 
 enum AccessKind : int32_t { READ = 0, WRITE = 1, ATOMIC = 2 };

@@ -150,10 +150,10 @@ Cell* take_cells(size_t bytes, int shift) {
 
 using namespace yaie;
 
-// bytes: of all tensors with the space between them; cells: of their shadow. dry: launches are checked
-// and recorded, and no kernel runs. 0 if there is memory for it.
+// bytes: of all tensors with the space between them; cells: of their shadow. how: 1 is dry, launches
+// are checked and recorded, and no kernel runs; 2 is failing. 0 if there is memory for it.
 YAIE_HOOK int yaie_begin(uint64_t library, uint64_t bytes, uint64_t cells, uint64_t seed,
-                         uint64_t step_limit, int recording, int dry) {
+                         uint64_t step_limit, int recording, int how) {
     machine.regions.clear();
     machine.launches.clear();
     machine.fault = machine.unwritten = Fault{};
@@ -162,7 +162,8 @@ YAIE_HOOK int yaie_begin(uint64_t library, uint64_t bytes, uint64_t cells, uint6
     machine.random = seed;
     machine.step_limit = step_limit;
     machine.recording = recording;
-    machine.dry = dry;
+    machine.dry = how & 1;
+    machine.failing = how & 2;
     if (!yaie_dynamic_shared()) return 1;
     cells += MOST_SHARED / 2 + 64;
     if (!machine.data.reserve(bytes) || !machine.shadow.reserve(cells * sizeof(Cell))) return 1;
@@ -217,6 +218,7 @@ YAIE_HOOK int64_t yaie_invoke(void* function, const int64_t* integers, int integ
     std::copy(integers, integers + integer_count, call.integers);
     std::copy(floats, floats + float_count, call.floats);
     call.thread = pthread_self();
+    machine.stream = integers[integer_count - 1];
     machine.in_call = true;
     machine.current = nullptr;
     machine.result = 0;

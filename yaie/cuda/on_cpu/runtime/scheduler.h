@@ -159,8 +159,10 @@ inline void run_block(uint32_t index) {
     if (m.recording) m.counters.end_phase();
 }
 
-[[noreturn]] inline void refuse_launch(const char* text) {
-    Fault fault = fault_here(LAUNCH);
+constexpr int FAILED = 9;  // CUDA's cudaErrorInvalidConfiguration
+
+[[noreturn]] inline void refuse_launch(const char* text, FaultKind kind = LAUNCH) {
+    Fault fault = fault_here(kind);
     snprintf(fault.text, sizeof fault.text, "%s", text);
     stop(fault);
 }
@@ -189,6 +191,8 @@ inline void check_launch() {
                  (unsigned long long)m.shared_bytes, MOST_SHARED);
         refuse_launch(text);
     }
+    if (m.launched_on != m.stream)
+        refuse_launch("launch() is given another stream than the one that the launcher got", STREAM);
 }
 
 inline void run_launch() {

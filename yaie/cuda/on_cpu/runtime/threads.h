@@ -84,12 +84,14 @@ struct Machine {
     uint64_t seed = 0;
     uint64_t step_limit = 20'000'000;
     bool recording = false;
-    bool dry = false;  // no kernel runs: only launches are looked at
+    bool dry = false;      // no kernel runs: only launches are looked at
+    bool failing = false;  // launch() returns an error
 
     // The launch
     uint64_t kernel = 0;
     Index grid, block;
     uint64_t shared_bytes = 0;
+    int64_t stream = 0, launched_on = 0;  // the launcher's last argument, and that of launch()
     const void* body = nullptr;
     size_t body_size = 0;
     void (*run)(const void*) = nullptr;

@@ -22,7 +22,7 @@ void yaie_atomic(void* p, size_t size, const void* caller);
 void* yaie_dynamic_shared();
 [[noreturn]] void yaie_stop(int kind, const char* text, const char* file, int line);
 int yaie_launch(const void* kernel, YaieIndex grid, YaieIndex block, size_t shared_bytes,
-                void (*run)(const void*), const void* body, size_t body_size);
+                void* stream, void (*run)(const void*), const void* body, size_t body_size);
 }
 
 // A function whose accesses are reported by hand, for the place from which it is called.
