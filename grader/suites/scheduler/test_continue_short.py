@@ -102,8 +102,8 @@ def test_a_share_has_the_table_itself(part: Any) -> None:
     expect(
         item.block_table is toy.cache.block_table(request),
         "the block table of r0's share is another list than that of `cache.block_table`",
-        why="A copy costs a long request's blocks in every step. And as long as a table is the same list, "
-        "only its new tail is sent to the worker.",
+        why="A copy costs a long request's blocks in every step. And as long as a table is the same "
+        "list, only its new tail is sent to the worker.",
     )
 
 

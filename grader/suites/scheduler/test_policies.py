@@ -129,7 +129,8 @@ def test_rank_by_any_arrival(part: ModuleType) -> None:
     """Arrivals are numbers, which grow as long as the engine runs."""
     queue = watched_queue(part, "fcfs")
     requests = [make_request(arrival) for arrival in (2, 9, 10, 100, LATE, LATE + 1)]
-    ranked = sorted(requests[::-1], key=queue.rank)
+    youngest_first = list(reversed(requests))
+    ranked = sorted(youngest_first, key=queue.rank)
     why = "9 is before 10, and as texts it is not: compare arrivals as the integers that they are."
     expect_equal(ranked, requests, "running requests in ascending rank", why=why)
 
@@ -196,9 +197,10 @@ def test_any_priority_and_any_arrival(part: ModuleType) -> None:
         "A priority is any integer, and arrivals grow as long as the engine runs. In one number made of "
         "both, a late arrival reaches into the next priority: rank by a tuple."
     )
-    ranked = sorted(requests[::-1], key=queue.rank)
+    youngest_first = list(reversed(requests))
+    ranked = sorted(youngest_first, key=queue.rank)
     expect_equal(ranked, requests, "running requests in ascending rank", why=why)
-    for request in reversed(requests):
+    for request in youngest_first:
         queue.push(request)
     names = [request.request_id for request in requests]
     expect_equal(in_order(queue), names, "the order in which they leave", why=why)

@@ -35,9 +35,9 @@ from grader.suites.triton_ops.launches import (
 from grader.suites.triton_ops.turns import MASKED, told_of_slots, told_of_turns
 
 ONCE = (
-    "Heads have 8 dimensions here, of which 6 turn. Of q the others stay where they are, neither read nor "
-    "written. A key is turned in registers on its way: each of its numbers is read once and written once, "
-    "and nothing is read back from the pool, where other threads of the program may still be writing."
+    "Heads have 8 dimensions here, of which 6 turn. Of q the others stay where they are, neither read "
+    "nor written. A key is turned in registers on its way: each number is read once and written once, "
+    "and none is read back from the pool, where other threads of the program may still be writing."
 )
 
 

@@ -14,9 +14,9 @@ from grader.kit.standing import expect_results_stand
 from grader.suites.triton_ops.launches import F16, F32, expect_stored, given, pool, run
 
 OWN = (
-    "On a fresh object this call is right. Here others came before it, with another shape, weight, eps or "
-    "table: something of theirs is kept in the object. Layers differ in all of these, and a weight may be "
-    "loaded anew where it lies, so a call may go by nothing but its arguments."
+    "On a fresh object this call is right. Here others came before it, with another shape, weight, eps "
+    "or table: something of theirs is kept in the object. Layers differ in all of these, and a weight "
+    "may be loaded anew where it lies, so a call goes by its arguments alone."
 )
 LAYERS = ((2, 6, F16, 1e-5), (3, 40, F32, 1e-2), (2, 6, F16, 0.5), (2, 6, F16, 1e-1))
 """Of each call: rows, their length, the dtype, eps."""
