@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import triton.runtime.interpreter as interpreter
-from triton.language.semantic import TritonSemantic
 
 Patch = tuple[Any, str, Callable[..., Any]]
 MOVES = (
@@ -55,7 +54,6 @@ def patches(watch: Watch) -> Iterator[Patch]:
         yield handle, "materialize_pointers", _keeping_base(handle.materialize_pointers)
     yield from _memory(watch, builder)
     yield from _calls(watch)
-    yield from _shortcuts()
 
 
 def _keeping_origin(move: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,6 +142,7 @@ def _calls(watch: Watch) -> Iterator[Patch]:
     set_program = interpreter.InterpreterBuilder.set_grid_idx
     names: list[tuple[str, Any]] = []
     languages: set[int] = set()  # modules of triton.language that are interpreted by now
+    named_in: dict[int, set[int]] = {}  # those that a module's names lead to, during a launch
 
     def watched_launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         known = {k: v for k, v in kwargs.items() if k in self.arg_names}
@@ -154,6 +153,7 @@ def _calls(watch: Watch) -> Iterator[Patch]:
         grid = self.grid(arguments) if callable(self.grid) else self.grid
         watch.launch(self.fn.__name__, (*grid, 1, 1)[:3], arguments)
         languages.clear()
+        named_in.clear()
         try:
             return launch(self, *args, **kwargs)
         except interpreter.InterpreterError as error:
@@ -175,11 +175,14 @@ def _calls(watch: Watch) -> Iterator[Patch]:
 
     def patch_once(function: Any) -> Any:
         """Triton does this anew for every call of a helper, tl.sum among them, and it is slow."""
-        found = {
-            id(value)
-            for value in function.__globals__.values()
-            if value is interpreter.tl or value is interpreter.tl.core
-        }
+        space = function.__globals__
+        found = named_in.get(id(space))
+        if found is None:
+            found = named_in[id(space)] = {
+                id(value)
+                for value in space.values()
+                if value is interpreter.tl or value is interpreter.tl.core
+            }
         if found <= languages:
             return interpreter._LangPatchScope()
         languages.update(found)
@@ -189,30 +192,6 @@ def _calls(watch: Watch) -> Iterator[Patch]:
     yield interpreter.InterpreterBuilder, "set_grid_idx", begun
     yield interpreter, "_implicit_cvt", named
     yield interpreter, "_patch_lang", patch_once
-
-
-def _shortcuts() -> Iterator[Patch]:
-    """Nearly half of the time of small programs, for nothing: the interpreter computes every sum and
-    product of int32 in int64 too, for an assertion that only a debug mode has, and makes a table of
-    dtypes each time that it looks one up."""
-    check_overflow = TritonSemantic.binary_op_sanitize_overflow_impl
-    look_up = interpreter._get_np_dtype
-    known: dict[str, Any] = {}
-
-    def checked_in_debug_mode(self: Any, *args: Any) -> None:
-        if self.builder.options.debug:
-            check_overflow(self, *args)
-
-    def remembered(dtype: Any) -> Any:
-        element = dtype.element_ty if isinstance(dtype, interpreter.tl.block_type) else dtype
-        if isinstance(element, interpreter.tl.pointer_type):
-            return look_up(element)
-        if element.name not in known:
-            known[element.name] = look_up(element)
-        return known[element.name]
-
-    yield TritonSemantic, "binary_op_sanitize_overflow_impl", checked_in_debug_mode
-    yield interpreter, "_get_np_dtype", remembered
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -92,7 +92,8 @@ class Scheduler:
         )
 
     def _put(self, plan: StepPlan, request: Request, num_tokens: int) -> None:
-        """Enter a request's share into the plan: its next `num_tokens` tokens.
+        """Enter a request's share into the plan: its next `num_tokens` tokens, with the cache's own list
+        of its blocks.
 
         It samples if the last token that the request has or will have (`num_tokens`, unread tokens
         included) is among them.
@@ -184,7 +185,8 @@ class Scheduler:
         )
 
     def update(self, plan: StepPlan, token_ids: list[list[int]]) -> list[Request]:
-        """Take over a step's result; returns the requests that gained tokens, in the plan's order.
+        """Take over a step's result, which is only read; returns the requests that gained tokens, in the
+        plan's order.
 
         token_ids: a list for each share that samples, those of ended requests included. It is empty if
         the step failed for that request, which the step loop has ended before.

@@ -30,8 +30,9 @@ class NormTile:
 
 @lru_cache(maxsize=256)
 def norm_tile(num_rows: int, d: int, num_sms: int, numbers: int = 32) -> NormTile:
-    """Long rows: one a program, about `numbers` of them a thread. Short ones: as many as make 2048
-    numbers, 16 a thread, unless that leaves multiprocessors without work. Tuned on an H200."""
+    """A long row is one program, with about `numbers` of its elements a thread: 16 leave room for those
+    of a second tensor. Of short rows a program has as many as make 2048 elements, 16 a thread, unless
+    that leaves multiprocessors without work. Tuned on an H200."""
     block = triton.next_power_of_2(d)
     rows = max(1, 2048 // block)
     while rows > 1 and triton.cdiv(num_rows, rows) < num_sms:

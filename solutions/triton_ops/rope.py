@@ -1,6 +1,6 @@
 """Rotary embedding (Su et al. 2021) of queries and keys, alone and on the keys' way to the pool.
 
-A program has heads of one token, and reads the token's angles once for all of them.
+A program has heads of one token, and reads the token's angles once for those of q and once for k's.
 """
 
 import triton

@@ -14,7 +14,7 @@ def repair() -> None:
     A loop whose bounds are tensors: they have one dimension, and NumPy turns only those without into an
     int. Where one is int64, so are the loop's numbers. `tl.dot` of bfloat16: it multiplies the bit
     patterns, taken for whole numbers. And speed: for every call of a helper it patches the language
-    anew, where once a launch is enough.
+    anew, where once a launch is enough; the rest of that is in `interpreter_speed.py`.
     """
     import triton
 
@@ -25,6 +25,8 @@ def repair() -> None:
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
+
+    from yaie.core.interpreter_speed import quicken
 
     patch_tensor = interpreter._patch_lang_tensor
     create_dot = interpreter.InterpreterBuilder.create_dot
@@ -67,10 +69,13 @@ def repair() -> None:
     patch_language = interpreter._patch_lang
     launch = interpreter.GridExecutor.__call__
     patched: set[int] = set()  # modules of triton.language, during a launch
+    named: dict[int, set[int]] = {}  # those that a module's names lead to, likewise
 
     def patch_language_once(function: Any) -> Any:
-        modules = {id(interpreter.tl), id(interpreter.tl.core)}
-        found = {id(value) for value in function.__globals__.values()} & modules
+        space = function.__globals__
+        if (found := named.get(id(space))) is None:
+            modules = {id(interpreter.tl), id(interpreter.tl.core)}
+            found = named[id(space)] = {id(value) for value in space.values()} & modules
         if found <= patched:
             return interpreter._LangPatchScope()
         patched.update(found)
@@ -78,11 +83,13 @@ def repair() -> None:
 
     def launch_and_forget(self: Any, *args: Any, **kwargs: Any) -> None:
         patched.clear()
+        named.clear()
         try:
             launch(self, *args, **kwargs)
         finally:
             patched.clear()
 
+    quicken(interpreter)
     vars(interpreter)[loop_numbers.__name__] = loop_numbers  # a kernel gets all of its names
     interpreter.ASTTransformer.visit_For = visit_loop
     interpreter._patch_lang = patch_language_once

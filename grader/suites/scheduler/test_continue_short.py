@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from grader.kit import expect_equal, start_script
+from grader.kit import expect, expect_equal, start_script
 from grader.kit.toy import Settings, Toy
 from grader.kit.toy_scripts import any_settings
 from grader.suites.scheduler.bench import (
@@ -90,6 +90,21 @@ def test_a_step_that_preempts_lets_no_request_in(part: Any) -> None:
         why="The running requests have just been short of blocks: one that came in now would take those "
         "that are left, and cost another one its place in the next step.",
     )  # fmt: skip
+
+
+@graded("6.4")
+def test_a_share_has_the_table_itself(part: Any) -> None:
+    """A share's block table is the list that the cache has, and no copy of it."""
+    toy = Toy(Settings(), part)
+    (request,) = toy.add(A[:9], max_tokens=4)
+    toy.step()
+    (item,) = toy.step().scheduled
+    expect(
+        item.block_table is toy.cache.block_table(request),
+        "the block table of r0's share is another list than that of `cache.block_table`",
+        why="A copy costs a long request's blocks in every step. And as long as a table is the same "
+        "list, only its new tail is sent to the worker.",
+    )
 
 
 @graded("6.4")

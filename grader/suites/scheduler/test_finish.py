@@ -100,6 +100,33 @@ def test_how_it_ended(part: Any) -> None:
 
 
 @graded("6.9")
+def test_every_reason_is_told(part: Any) -> None:
+    """The reason that finish is given stands in the request, an error like any other."""
+    for reason in FinishReason:
+        start_script()
+        toy = Toy(Settings(), part)
+        (request,) = toy.add(A[:5], max_tokens=9)
+        toy.step()
+        toy.finish(request, reason)
+        why = (
+            "Clients and counters read the reason from the request: finish sets it, whatever it is."
+        )
+        expect_equal(request.finish_reason, reason, "the finish reason of r0", why=why)
+
+
+@graded("6.9")
+def test_abort_before_its_first_step_is_sent(part: Any) -> None:
+    """A request that ends between `schedule` and `advance` has blocks already, and gives them back."""
+    toy = Toy(Settings(), part)
+    (request,) = toy.add(A[:9], max_tokens=9)
+    toy.schedule()
+    toy.finish(request)
+    why = f"It was admitted with its blocks, though it has computed nothing yet. {GIVEN_BACK}"
+    expect_equal(toy.cache.block_table(request), [], "the block table of r0", why=why)
+    expect_equal(toy.blocks.num_free, toy.settings.num_blocks, "free blocks", why=why)
+
+
+@graded("6.9")
 def test_the_right_one_of_many(part: Any) -> None:
     """Of many that run or wait, the one that is ended is the one that was meant."""
     for index in range(6):
@@ -171,21 +198,23 @@ def expect_all_free(toy: Toy) -> None:
 @graded("6.9")
 def test_only_settled_tokens_are_filed(part: Any) -> None:
     """Of a request that ends with a step in flight only what has a result is filed."""
-    toy = Toy(Settings(), part)
-    (request,) = toy.add(A[:7], max_tokens=9)
-    toy.begin()
-    toy.begin()
-    toy.take()
-    toy.finish(request, FinishReason.STOP)
-    expect_equal(
-        cached(toy, request.token_ids), 4, "cached tokens of the 8 that r0 has",
-        why="7 of its tokens were computed by a step with a result. Its eighth, the last of a block, "
-        "is computed by the step in flight.",
-    )  # fmt: skip
-    toy.take()
-    expect_equal(
-        cached(toy, request.token_ids), 4, "cached tokens after that step's result", why=OVER
-    )
+    for reason in (FinishReason.STOP, FinishReason.LENGTH, FinishReason.ABORT):
+        start_script()
+        toy = Toy(Settings(), part)
+        (request,) = toy.add(A[:7], max_tokens=9)
+        toy.begin()
+        toy.begin()
+        toy.take()
+        toy.finish(request, reason)
+        expect_equal(
+            cached(toy, request.token_ids), 4, "cached tokens of the 8 that r0 has",
+            why="7 of its tokens were computed by a step with a result. Its eighth, the last of a "
+            "block, is computed by the step in flight.",
+        )  # fmt: skip
+        toy.take()
+        expect_equal(
+            cached(toy, request.token_ids), 4, "cached tokens after that step's result", why=OVER
+        )
 
 
 @graded("6.9")

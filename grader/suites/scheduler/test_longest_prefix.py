@@ -147,6 +147,21 @@ def test_no_request_is_passed_over_without_end(part: ModuleType) -> None:
 
 
 @graded("6.3")
+def test_the_turn_of_the_first_stays(part: ModuleType) -> None:
+    """Once it is the turn of the first in line, it stays so however many others leave."""
+    queue, _, cache = prefix_queue(part, 0, 0)
+    pass_over(queue, cache, MAX_SKIPS + 3, 100)
+    lucky = make_request(900)
+    cache.tell(lucky, 8)
+    queue.push(lucky)
+    why = (
+        "While r0 has no room yet, others are aborted, and the count goes beyond MAX_SKIPS. If it is "
+        "r0's turn at exactly 64 only, the turn is missed, and does not come again."
+    )
+    expect_equal(next_one(queue), "r0", "the next after 67 went before r0", why=why)
+
+
+@graded("6.3")
 def test_the_count_starts_anew(part: ModuleType) -> None:
     """When the first in line has gone, the next one has not been passed over yet."""
     queue, (first, _, _), cache = prefix_queue(part, 0, 0, 0)

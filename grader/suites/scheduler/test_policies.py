@@ -20,6 +20,8 @@ from grader.suites.scheduler.queues import (
 )
 
 FEW, MANY = 50, 500
+LATE = 10_000_000
+"""An arrival of an engine that has run for days."""
 
 
 def queue_of(part: Any, name: str, *priorities: int) -> tuple[Any, list[Any]]:
@@ -123,6 +125,17 @@ def test_rank_by_arrival(part: ModuleType) -> None:
 
 
 @task("6.1")
+def test_rank_by_any_arrival(part: ModuleType) -> None:
+    """Arrivals are numbers, which grow as long as the engine runs."""
+    queue = watched_queue(part, "fcfs")
+    requests = [make_request(arrival) for arrival in (2, 9, 10, 100, LATE, LATE + 1)]
+    youngest_first = list(reversed(requests))
+    ranked = sorted(youngest_first, key=queue.rank)
+    why = "9 is before 10, and as texts it is not: compare arrivals as the integers that they are."
+    expect_equal(ranked, requests, "running requests in ascending rank", why=why)
+
+
+@task("6.1")
 def test_a_preemption_is_no_matter_of_rank(part: ModuleType) -> None:
     """A request that was preempted and runs again has the rank that it had."""
     queue, (first, second) = queue_of(part, "fcfs", 0, 0)
@@ -167,6 +180,30 @@ def test_rank_by_priority(part: ModuleType) -> None:
     ranks = {queue.rank(request) for request in requests}
     expect_equal(len(ranks), 4, "different ranks of four requests",
                  why="With a shared rank it is not defined which of two is meant.")  # fmt: skip
+
+
+@task("6.2")
+def test_any_priority_and_any_arrival(part: ModuleType) -> None:
+    """Priority decides, whatever the two arrivals are, and may be any integer."""
+    queue = watched_queue(part, "priority")
+    requests = [
+        make_request(arrival, priority)
+        for priority, arrival in (
+            (-1000, LATE), (-1000, LATE + 1), (-21, 3), (0, LATE + 2), (1, 2), (20, 5), (21, 4),
+            (1000, 1),
+        )
+    ]  # fmt: skip
+    why = (
+        "A priority is any integer, and arrivals grow as long as the engine runs. In one number made of "
+        "both, a late arrival reaches into the next priority: rank by a tuple."
+    )
+    youngest_first = list(reversed(requests))
+    ranked = sorted(youngest_first, key=queue.rank)
+    expect_equal(ranked, requests, "running requests in ascending rank", why=why)
+    for request in youngest_first:
+        queue.push(request)
+    names = [request.request_id for request in requests]
+    expect_equal(in_order(queue), names, "the order in which they leave", why=why)
 
 
 @task("6.2")

@@ -239,6 +239,39 @@ def test_what_was_cached_at_first_is_still_told(part: Any) -> None:
 
 
 @graded("6.7")
+def test_a_chunk_goes_to_the_host(part: Any) -> None:
+    """A request that is preempted in the middle of its prompt is swapped out like any other."""
+    settings = Settings(num_blocks=5, num_host_blocks=SWAP, token_budget=8, policy="priority")
+    toy = Toy(settings, part)
+    toy.add(A[:7], max_tokens=9, priority=0)
+    toy.step()
+    (victim,) = toy.add(B[:12], max_tokens=2, priority=1)
+    until_preempted(toy)
+    why = "What is computed of a prompt is worth as much as what is computed of an answer."
+    what = "the status of r1, preempted in its prompt, with 16 host blocks free"
+    expect_equal(victim.status, RequestStatus.SWAPPED, what, why=why)
+    expect_right(toy, why)
+
+
+@graded("6.7")
+def test_the_host_is_asked_each_time(part: Any) -> None:
+    """After a victim for which the host has no room, one that fits there is swapped out."""
+    toy = crowd(part, 2, prefix_caching=False)
+    until_preempted(toy)
+    first = toy.requests[1]
+    what = "the status of r1, with 3 blocks, preempted beside a host pool of 2"
+    expect_equal(first.status, RequestStatus.PREEMPTED, what, why="The host has no room for it.")
+    toy.finish(first)
+    (small,) = toy.add([4, 4, 4], max_tokens=12)
+    until_preempted(toy)
+    expect_equal(
+        small.status, RequestStatus.SWAPPED, "the status of r2, with 2 blocks at most",
+        why="The host had no room for r1, which says nothing about r2: `swap_out` answers for each "
+        "victim.",
+    )  # fmt: skip
+
+
+@graded("6.7")
 def test_cached_blocks_go_first(part: Any) -> None:
     """No request is preempted while blocks of ended requests can be evicted."""
     toy = Toy(Settings(num_blocks=6), part)

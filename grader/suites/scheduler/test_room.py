@@ -122,6 +122,46 @@ def test_the_watermark(part: Any) -> None:
 
 
 @graded("6.5")
+def test_the_watermark_beside_a_chunk(part: Any) -> None:
+    """The blocks for the rest of a prompt and the watermark must both stay free."""
+    for num_blocks, running in ((7, 1), (8, 2)):
+        start_script()
+        toy = Toy(Settings(num_blocks, token_budget=5, watermark=2), part)
+        toy.add(A[:5], max_tokens=4)
+        toy.step()
+        toy.add(B[:14], max_tokens=1)
+        toy.step()
+        expect_equal(
+            toy.scheduler.num_running, running, f"num_running in a pool of {num_blocks}",
+            why="r0 has 2 blocks. The 14 tokens of r1 need 4, of which its chunk of 4 takes 1 now and 3 "
+            "later; and 2 must stay free for both to grow into: 2 + 4 + 2 are 8.",
+        )  # fmt: skip
+
+
+@graded("6.5")
+def test_one_that_is_not_admitted_keeps_its_place(part: Any) -> None:
+    """A request that is considered and not admitted stays where it is in the queue."""
+    toy = Toy(Settings(num_blocks=8, policy="lpm"), part)
+    toy.add(A[:9])
+    toy.run()
+    toy.add(B[:9], max_tokens=12)
+    toy.step()
+    toy.add([4] * 21, max_tokens=1)
+    toy.add([*A[:8], *[4] * 13], max_tokens=1)
+    toy.step()
+    toy.finish(toy.requests[1])
+    note("toy.cache.reset_prefix_cache()")
+    toy.cache.reset_prefix_cache()
+    expect_shares(
+        toy.step(), ["r2: tokens 0..15"],
+        "r3 had the longest cached prefix and no room. Its prefix was evicted since then, so r2 is "
+        "next, which waits longer. If r3 was taken out of the queue to be looked at and put back in "
+        "front, it goes before r2.",
+        "the step in which there is room again",
+    )  # fmt: skip
+
+
+@graded("6.5")
 def test_without_chunks(part: Any) -> None:
     """Without chunked prefill a prompt waits until the budget takes all that is left of it."""
     toy = Toy(Settings(token_budget=12, chunked_prefill=False), part)

@@ -24,6 +24,7 @@ LONG = 300
 CROWD = (
     "A step has as many requests as max_num_seqs and the budget allow: each of them has its turn."
 )
+DEEP = "Python's calls go about a thousand deep: what goes through requests one by one is a loop."
 VALUES = (
     "Two counts are equal when their values are: ask with ==. `is` asks whether they are one object, "
     "which Python promises of no number, and keeps for small ones alone."
@@ -155,6 +156,21 @@ def test_a_crowd_goes_on(part: Any) -> None:
 def test_plans_leave_nothing_behind(part: Any) -> None:
     """Of the plans for a request that is over, schedule keeps nothing."""
     expect_lives_leave_nothing(part)
+
+
+@graded("6.6")
+def test_a_crowd_is_let_in(part: Any) -> None:
+    """Any number of requests that have room are let in by one step."""
+    start_script()
+    note(f"{MANY} requests wait, and there is room for all")
+    scheduler = engine(part, MANY)
+    for arrival in range(MANY):
+        arrive(scheduler, arrival)
+    try:
+        got = len(scheduler.schedule().scheduled)
+    except RecursionError:
+        raise Mismatch(f"schedule calls itself for each of {MANY} requests", why=DEEP) from None
+    expect_equal(got, MANY, "how many have a share in the first step", why=CROWD)
 
 
 @graded("6.8")

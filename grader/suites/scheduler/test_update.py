@@ -140,6 +140,24 @@ def test_a_chunk_behind_the_prompt_is_shared(part: Any) -> None:
 
 
 @graded("6.8")
+def test_a_result_is_only_read(part: Any) -> None:
+    """update changes neither the lists of tokens that it is given nor the plan."""
+    toy = Toy(Settings(), part)
+    toy.add(A[:3], max_tokens=4)
+    toy.add(B[:3], max_tokens=4)
+    note("plan = toy.scheduler.schedule(); toy.scheduler.advance(plan)")
+    plan, drawn = toy.scheduler.schedule(), [[7], [9]]
+    toy.scheduler.advance(plan)
+    note("drawn = [[7], [9]]; toy.scheduler.update(plan, drawn)")
+    toy.scheduler.update(plan, drawn)
+    why = (
+        "The step loop goes on with its plan and its result: it streams the same tokens to clients."
+    )
+    expect_equal(drawn, [[7], [9]], "the tokens that update was given, afterwards", why=why)
+    expect_equal(len(plan.scheduled), 2, "the shares of the plan, afterwards", why=why)
+
+
+@graded("6.8")
 def test_any_life(part: Any) -> None:
     """Requests end and are aborted, between steps or in flight: the others go on, and nothing leaks."""
     play_any(part, any_settings(most_drafts=3), 45, most_siblings=2)

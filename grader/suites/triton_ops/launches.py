@@ -15,6 +15,7 @@ from grader.kit import Mismatch, expect, expect_equal, watch
 from grader.kit.kernels import expect_near, padded_apart, random
 from grader.kit.layout import STRIDE_WHY
 from grader.kit.triton_watch import Launch, Seen, watching
+from grader.suites.triton_ops.beside import ALONE, Beside
 from solutions import triton_ops as reference
 from solutions.triton_ops import norms, rope
 
@@ -25,6 +26,8 @@ HELPERS: dict[str, Any] = {"normalise": norms.normalise, "turn_heads": rope.turn
 
 LATEST: list[Launch] = []
 """Of the latest call of a test."""
+BESIDE: list[str] = []
+"""Operations of PyTorch that the latest call of a test made beside its launches."""
 
 TAIL = (
     "A tile has a power of two of lanes, a row has not: lanes past its end must load 0, count for "
@@ -47,6 +50,10 @@ ROUNDING = (
 SHORT = (
     "A row of 16 numbers is half a warp's work, and starting a program costs more. A tile [ROWS, "
     "BLOCK], or a loop over rows, gives each program several: `norm_tile` says how many."
+)
+EVERY = (
+    "There are as many tiles as it takes to hold all rows: their number is rounded up, and the last one "
+    "is masked. Program p has tile p, or the tiles p, p + programs and so on."
 )
 LONG = (
     "A tile that holds a row of 20,000 numbers or more has 32,768 lanes or more, which no program's "
@@ -99,12 +106,15 @@ def _parameters(function: Any) -> list[str] | None:
     return list(inspect.signature(function.fn).parameters) if hasattr(function, "fn") else None
 
 
-def run(part: ModuleType, name: str, *args: Any, record: bool = False) -> tuple[Any, Seen]:
-    """One call of the learner's kernels. Gives what it gives, and what its launches did."""
-    kernels = watch(part.LayerKernels(), "kernels")
-    with watching(record=record) as seen:
+def run(
+    part: ModuleType, name: str, *args: Any, record: bool = False, on: Any = None
+) -> tuple[Any, Seen]:
+    """One call of the learner's kernels, `on` an object or a fresh one. Gives what it gives, and what
+    its launches did."""
+    kernels = on if on is not None else watch(part.LayerKernels(), "kernels")
+    with watching(record=record) as seen, Beside(part) as beside:
         got = getattr(kernels, name)(*args)
-    LATEST[:] = seen.launches
+    LATEST[:], BESIDE[:] = seen.launches, beside.names
     return got, seen
 
 
@@ -115,7 +125,10 @@ def goes_by_longest_row(part: ModuleType) -> bool:
 
 
 def expect_one_launch(seen: Seen, what: str, why: str) -> None:
+    """seen: of the latest call. The launch is all that the device has to do."""
     expect_equal(len(seen.launches), 1, f"the launches of {what}", why=why)
+    names = ", ".join(dict.fromkeys(BESIDE))
+    expect(not BESIDE, f"{what} calls PyTorch beside its launch: {names}", why=ALONE)
 
 
 def expect_work(got: int, most: int, what: str, why: str) -> None:

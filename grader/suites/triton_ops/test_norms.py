@@ -6,11 +6,12 @@ import torch
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect_close, kernels, task
+from grader.kit import examples, expect, expect_close, kernels, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_near, padded, random
 from grader.kit.layout import Reading
 from grader.suites.triton_ops.launches import (
+    EVERY,
     F16,
     F32,
     LONG,
@@ -26,6 +27,7 @@ from grader.suites.triton_ops.launches import (
     goes_by_longest_row,
     reads_of,
     run,
+    strides_told,
 )
 from solutions.transformer_ops import TransformerOps
 
@@ -72,6 +74,15 @@ def test_the_last_rows_are_masked_too(part: ModuleType) -> None:
 
 
 @task("9.1")
+def test_every_tile_of_rows_is_normed(part: ModuleType) -> None:
+    """27 rows of 300, of which no tile holds all: several programs, and a last tile that is not full."""
+    x, weight = random(27, 300), random(300, seed=1)
+    got, _ = run(part, "rms_norm", x, weight, 1e-5)
+    right = kernels.rms_norm(x, weight, 1e-5)
+    expect_near(got, right, F32, "rms_norm of 27 rows of 300", why=EVERY)
+
+
+@task("9.1")
 def test_squares_are_summed_in_float32(part: ModuleType) -> None:
     """In float16, values are squared and summed in float32, where they neither overflow nor vanish."""
     for value in (300.0, 1e-4):
@@ -112,7 +123,7 @@ def test_heads_are_normed_where_they_lie(part: ModuleType) -> None:
 @task("9.1")
 def test_a_row_is_read_once(part: ModuleType) -> None:
     """One launch reads every number once and writes every result once."""
-    x, weight = random(6, 300), random(300, seed=1)
+    x, weight = padded(random(3, 2, 300)), random(300, seed=1)
     got, seen = run(part, "rms_norm", x, weight, 1e-5)
     why = (
         "The kernel has nothing to do but move bytes: whoever reads a row twice takes half as long "
@@ -151,6 +162,22 @@ def test_a_row_that_no_register_holds(part: ModuleType) -> None:
 
 
 @task("9.1")
+def test_long_heads_are_normed_where_they_lie(part: ModuleType) -> None:
+    """Rows of 17,000 numbers, heads of tokens with gaps, take tiles of at most 16,384 as well."""
+    x, weight = padded(random(3, 2, 17_000)), random(17_000, seed=1)
+    reading = Reading(lambda x: kernels.rms_norm(x, weight, 1e-3), {"x": x})
+    got, seen = run(part, "rms_norm", x, weight, 1e-3, record=True)
+    why = (
+        f"{strides_told(x=x)}. Each head of each token is a row, which two strides lead to. The result "
+        "has no gaps: its rows are 17,000 numbers apart."
+    )
+    what = "the norm of 2 heads of 3 tokens, 17,000 numbers each"
+    expect_near(got, reading.compute(x), F32, what, why=why, reading=reading)
+    lanes = reads_of(seen, x).lanes
+    expect_work(lanes, 16_384, "numbers in the widest tile of rows of 17,000", LONG)
+
+
+@task("9.1")
 def test_rows_of_a_norm_may_be_far_apart(part: ModuleType) -> None:
     """The offset of a row may be more than int32 holds."""
     weight = random(5, seed=1, dtype=F16)
@@ -169,6 +196,8 @@ def test_any_rms_norm(
 ) -> None:
     """For any shape and dtype rms_norm is its definition in float64, rounded."""
     x, weight = random(*lead, d, seed=seed, dtype=dtype), random(d, seed=seed + 1, dtype=dtype)
-    x = padded(x, seed % 3)
+    x = padded(x, seed % 3) if seed % 4 else x
+    before = x.clone()
     got, _ = run(part, "rms_norm", x, weight, 1e-5)
+    expect(torch.equal(x, before), "x has changed", why="The result is a tensor of its own.")
     expect_near(got, kernels.rms_norm(x, weight, 1e-5), dtype, f"rms_norm in {dtype}", why=WIDE)

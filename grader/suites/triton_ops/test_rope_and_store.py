@@ -34,6 +34,12 @@ from grader.suites.triton_ops.launches import (
 )
 from grader.suites.triton_ops.turns import MASKED, told_of_slots, told_of_turns
 
+ONCE = (
+    "Heads have 8 dimensions here, of which 6 turn. Of q the others stay where they are, neither read "
+    "nor written. A key is turned in registers on its way: each number is read once and written once, "
+    "and none is read back from the pool, where other threads of the program may still be writing."
+)
+
 
 def expect_turned_and_stored(
     part: ModuleType,
@@ -98,16 +104,22 @@ def test_dimensions_that_do_not_turn_are_stored_too(part: ModuleType) -> None:
 
 @task("9.6")
 def test_rope_and_store_is_one_launch(part: ModuleType) -> None:
-    """One launch reads q, k and v once each."""
-    qkv = product(3, 4, 2, 8)
-    positions, tables = torch.tensor([8, 0, 3]), kernels.rotary_tables(9, 4)
-    seen = expect_turned_and_stored(part, qkv, positions, tables, [1, 0, 5], "")
+    """One launch reads q, k and v once each, and writes each number once."""
+    qkv, blocks = product(3, 4, 2, 8), pool(3, 4, 2, 8)
+    positions, tables = torch.tensor([8, 0, 3]), kernels.rotary_tables(9, 3)
+    seen = expect_turned_and_stored(part, qkv, positions, tables, [1, 0, 5], "", blocks)
     why = (
         "Three launches move k three times, and at batch 1 the launches are all that one measures."
     )
     expect_one_launch(seen, "rope_and_store", why)
+    turned = 3 * 4 * 6
     for name, tensor in zip("qkv", qkv, strict=True):
-        expect_work(seen.loads(tensor), tensor.numel(), f"numbers read of {name}", why)
+        most = turned if name == "q" else tensor.numel()
+        expect_work(seen.loads(tensor), most, f"numbers read of {name}", ONCE)
+    expect_work(seen.stores(qkv[0]), turned, "numbers written to q", ONCE)
+    for name, stored in zip(POOL, blocks, strict=True):
+        expect_work(seen.stores(stored), qkv[1].numel(), f"numbers written to {name}", ONCE)
+        expect_work(seen.loads(stored), 0, f"numbers read of {name}", ONCE)
 
 
 @task("9.6")
@@ -193,7 +205,7 @@ def test_any_rope_and_store(
 ) -> None:
     """Any q, k and v: q turned, keys turned and values as they are in their slots."""
     qkv = apart(tokens, heads, kv_heads, 2 * half + rest)
-    chosen = [slot if slot < 9 else -1 for slot in slots[:tokens]]
+    chosen = [slot if slot < 9 else 8 - slot for slot in slots[:tokens]]
     tables = kernels.rotary_tables(12, half)
     positions = torch.tensor(slots[-tokens:])
     expect_turned_and_stored(part, qkv, positions, tables, chosen, SLOTS)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect_equal, kernels, task
+from grader.kit import examples, expect, expect_equal, kernels, task
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_gaps_kept, expect_near, padded, random
 from grader.kit.layout import Reading
@@ -24,6 +24,8 @@ from grader.suites.triton_ops.launches import (
     strides_told,
 )
 from solutions.transformer_ops import TransformerOps
+
+DENSE = "Rows of the result follow one another without a gap, whatever gaps x has."
 
 
 @task("9.3")
@@ -109,7 +111,7 @@ def test_silu_mul_rounds_where_lab_2_does(part: ModuleType) -> None:
 @task("9.3")
 def test_nothing_is_read_twice(part: ModuleType) -> None:
     """One launch reads each number once and writes each result once."""
-    x = random(3, 600)
+    x = padded(random(3, 600))
     got, seen = run(part, "silu_mul", x)
     why = (
         "An activation that goes through memory on its way to the product costs half as much again."
@@ -134,5 +136,8 @@ def test_any_silu_mul(
     x = random(*lead, 2 * d, seed=seed, dtype=dtype)
     if len(lead) == 1:  # of more dimensions, rows must be one view of [rows, 2 * d]
         x = padded(x)
+    before = x.clone()
     got, _ = run(part, "silu_mul", x)
+    expect(torch.equal(x, before), "x has changed", why="The result is a tensor of its own.")
+    expect(got.is_contiguous(), f"the result's strides are {list(got.stride())}", why=DENSE)
     expect_near(got, kernels.silu_mul(x), dtype, f"silu_mul in {dtype}", why=WIDE)

@@ -120,7 +120,7 @@ def test_blocks_may_be_far_apart(part: ModuleType) -> None:
 def test_rows_that_no_tile_divides(part: ModuleType) -> None:
     """Rows of 3 heads of 7 numbers, and rows of 1,200 numbers, each in one launch."""
     for kv_heads, d in ((3, 7), (4, 300)):
-        k, v = random(2, kv_heads, d), random(2, kv_heads, d, seed=1)
+        _, k, v = product(2, 1, kv_heads, d)
         blocks = pool(2, 2, kv_heads, d)
         right = kernels.store_kv(k, v, *blocks, torch.tensor([0, 3]))
         seen = stored(part, k, v, blocks, [0, 3])
@@ -129,7 +129,10 @@ def test_rows_that_no_tile_divides(part: ModuleType) -> None:
         expect_one_launch(
             seen, "store_kv", "Keys and values take the same way: one launch moves both."
         )
-        expect_work(seen.loads(k), k.numel(), "numbers read of k", "Each is moved once.")
+        for name, source, target in zip("kv", (k, v), blocks, strict=True):
+            once = "Each number is moved once."
+            expect_work(seen.loads(source), source.numel(), f"numbers read of {name}", once)
+            expect_work(seen.stores(target), source.numel(), f"numbers of {name} written", once)
 
 
 @task("9.5")
