@@ -41,6 +41,7 @@ LATER = frozenset(
 """Chapters on what the engine could not do then, and lab 22's on hybrid models."""
 
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
+    "cli.md": ("Break a lab",),
     "configuration.md": ("The same bits in any batch",),
     "gpu.md": ("Newer cards",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
@@ -68,7 +69,6 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "quantization.md": ("Eight bits with a point: FP8", "Four bits with a point"),
     "references.md": ("Hybrid models", "Several devices"),
     "speculative.md": ("What a step yields", "A block at once"),
-    "whole-game.md": ("Break it",),
 }
 """Sections on what the engine could not do then."""
 

@@ -22,6 +22,7 @@ def test_every_lab_is_in_the_map_with_its_minutes_and_what_it_builds_on():
     made = render_map()
     for lab in LABS.labs:
         assert made.count(f'data-lab="{lab.key}"') == 1
+        assert lab.minutes % 30 == 0  # a map of hours and halves
         behind = {LABS[key].number for key in lab.after}
         [label] = re.findall(rf'aria-label="(Lab {lab.number}, [^"]+)"', made)
         assert {int(n) for n in re.findall(r"\d+", label.partition("builds on")[2])} == behind

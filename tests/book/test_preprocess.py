@@ -257,7 +257,7 @@ def test_an_article_and_its_sheet_name_each_other_below_their_titles():
         "# The radix tree\n\n{{#minutes}}\n\n{{#sheet radix_tree}}\n", "radix-tree.md"
     )
     says = 'The lab: <a href="labs/radix_tree.html">lab 4</a>, about 2½ hours</p>'
-    assert f"1 minutes to read. {says}" in article
+    assert f"1 minute to read. {says}" in article
     assert '<a class="button" href="labs/radix_tree.html">Lab 4: Radix tree</a>' in article
     assert "5 tasks, about 2½ hours." in article
     sheet = expanded(
