@@ -2,8 +2,8 @@
 
 In the chapters: an include of a missing file, an anchor that does not stand exactly once in it, code
 that is typed instead of included, a formula that a line's end breaks. In the pages: dead links and
-fragments, an id used twice, a row of a table outside of its table, a caption with Markdown in it, a picture without a text, a directive left as it was, anything that would be
-fetched from the network.
+fragments, an id used twice, a row of a table outside of its table, a caption with Markdown in it, a
+picture without a text, a directive left as it was, anything that would be fetched from the network.
 """
 
 import re

@@ -28,11 +28,13 @@ LATER = frozenset(
         "disaggregation.md",
         "experts.md",
         "goodput.md",
+        "images.md",
         "kv-tiers.md",
         "labs/state_cache.md",
         "labs/tensor_parallel.md",
         "latent-attention.md",
         "map.md",
+        "rollouts.md",
         "state-cache.md",
         "tensor-parallel.md",
         "ways-in.md",
@@ -67,7 +69,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
         "What a trace does not show",
     ),
     "quantization.md": ("Eight bits with a point: FP8", "Four bits with a point"),
-    "references.md": ("Hybrid models", "Several devices"),
+    "references.md": ("Hybrid models", "Several devices", "To read beside this", "A look around"),
     "speculative.md": ("What a step yields", "A block at once"),
 }
 """Sections on what the engine could not do then."""

@@ -11,7 +11,7 @@ import pytest
 
 from book.tools.labmap import columns, direct, render_map
 from tests.book.conftest import QuietHandler
-from tests.book.reading import LAPTOP, PHONE, reading
+from tests.book.reading import LAPTOP, PHONE, SOURCE, reading
 from yaie.curriculum.manifest import load_curriculum
 
 LABS = load_curriculum()
@@ -26,6 +26,15 @@ def test_every_lab_is_in_the_map_with_its_minutes_and_what_it_builds_on():
         behind = {LABS[key].number for key in lab.after}
         [label] = re.findall(rf'aria-label="(Lab {lab.number}, [^"]+)"', made)
         assert {int(n) for n in re.findall(r"\d+", label.partition("builds on")[2])} == behind
+
+
+def test_the_first_page_says_how_many_labs_there_are_and_how_long_they_take():
+    front = (SOURCE / "index.md").read_text("utf-8")
+    assert f"a workbook of {len(LABS.labs)} labs, 1½ to 5 hours each" in front
+    assert {min(lab.minutes for lab in LABS.labs), max(lab.minutes for lab in LABS.labs)} == {
+        90,
+        300,
+    }
 
 
 def test_an_arrow_that_others_imply_is_left_out():

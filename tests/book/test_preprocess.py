@@ -189,6 +189,15 @@ def test_a_quiz_is_rendered_with_its_formulas(quiz_folder):
 
 
 @pytest.mark.parametrize(
+    ("text", "answer"), [("It doubles.", "It doubles. So"), ("twice", "twice. So")]
+)
+def test_an_answer_has_one_full_stop(text, answer):
+    choice = [{"text": text, "why": "So it is.", "right": True}, {"text": "no", "why": "Not so."}]
+    question = {"id": "x", "ask": "How much?", "choice": choice}
+    assert f"<p>{answer}" in quizzes.render_question("q", question)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         (QUESTION.format(id="x", first="false"), "1 questions, not 3 to 5"),
