@@ -172,7 +172,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     "adapters-without-adapters": lambda: ceil(50 / fitting(80e9, 2 * 8_030_261_248 + 10e9)),
     "routing-dealt-in-turn": lambda: 4000 + sum(300 / 8 + 4000 * 7 / 8 for _ in range(9)),
     "routing-when-to-leave": lambda: bisect(
-        lambda a: 0.8 - 0.5 * (a - 20) / 20 < 0.5 * (a - 20) / 20, 0, 40
+        lambda a: 0.8 - 0.5 * (a - 20) / 20 > 0.5 * (a - 20) / 20, 0, 40
     ),
     "routing-copies-of-a-prompt": lambda: sum(10_000 * LLAMA_8B for _ in range(8)) / 1e9,
     "images-pixels-to-tokens": lambda: sum(
