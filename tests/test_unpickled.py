@@ -33,7 +33,7 @@ ARGUED = {
     "yaie/bench/throughput/serve.py": OWN_CHILD,
     "yaie/bench/scale/crew.py": OWN_CHILD,
     "yaie/bench/scale/rank.py": "the other end of that pipe",
-    "yaie/cluster/application.py": "Ray's own connections, of which production.md says what they trust",
+    "yaie/cluster/application.py": "Ray's own connections, of which scaling.md says what they trust",
     "yaie/cluster/ingress.py": "the same",
     "yaie/cluster/ray_start.py": "the same",
     "yaie/cluster/replica.py": "the same",

@@ -24,17 +24,17 @@ UNTRIED = "no small model of them could be made, or transformers does not run it
 
 
 def render_families() -> str:
-    """A table with a row for each way to serve, and for each reason not to. Raises EvidenceError."""
+    """How many are served each way, or not, and why; and, folded, which. Raises EvidenceError."""
     rows: dict[str, list[str]] = defaultdict(list)
     for name, verdict in load("families")["families"].items():
         rows[_row(name, verdict)].append(name)
     order = [*SERVED.values(), *dict.fromkeys(REASONS.values()), OTHER, UNTRIED]
-    lines = ["| | families | by transformers' `model_type` |", "|---|---:|---|"]
-    for row in order:
-        if rows[row]:
-            members = ", ".join(f"`{name}`" for name in sorted(rows[row]))
-            lines.append(f"| {row} | {len(rows[row])} | {members} |")
-    return "\n".join(lines)
+    found = [row for row in order if rows[row]]
+    short = ["| | families |", "|---|---:|", *(f"| {row} | {len(rows[row])} |" for row in found)]
+    names = ["| | by transformers' `model_type` |", "|---|---|"]
+    names += [f"| {row} | {', '.join(f'`{one}`' for one in sorted(rows[row]))} |" for row in found]
+    listed = ["<details><summary>All of them, by name</summary>", "", *names, "", "</details>"]
+    return "\n".join([*short, "", *listed])
 
 
 def _row(name: str, verdict: dict[str, Any]) -> str:

@@ -205,10 +205,8 @@ def _label(lab: Lab, done: bool) -> str:
 
 
 def _time(lab: Lab) -> str:
-    """Hours and halves of them, as 2½ h; minutes of what is neither."""
-    if lab.minutes % 30:
-        return f"{lab.minutes} min"
-    whole, half = divmod(lab.minutes, 60)
+    """Hours and halves of them, as 2½ h; a lab's time is no more exact than that."""
+    whole, half = divmod(30 * round(lab.minutes / 30), 60)
     return f"{whole or ''}{'½' if half else ''} h"
 
 

@@ -17,7 +17,8 @@ TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
 def render_minutes(text: str, path: str) -> str:
     """The line below a title. text: the page, with its listings. path: below `book/src`."""
     found = TITLE.search(text)
-    says = f"{reading_minutes(text)} minutes to read"
+    minutes = reading_minutes(text)
+    says = f"{minutes} minute{'s' if minutes > 1 else ''} to read"
     if lab := lab_of_sheet(path):
         page = chapter_pages()[lab.chapter].replace(".md", ".html")
         says += (

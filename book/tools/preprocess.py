@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from book.tools.cards import render_card
+from book.tools.cited import render_cited
 from book.tools.contents import (
     EXPLORATIONS,
     SHEETS,
@@ -30,13 +31,14 @@ from book.tools.figures import FigureError, render_figure
 from book.tools.given import GivenError, render_given
 from book.tools.kernels import render_kernels
 from book.tools.labmap import render_map
+from book.tools.links import LinkError
 from book.tools.mathml import MathError, convert_math
 from book.tools.minutes import render_minutes
 from book.tools.page_foot import page_foot
 from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_fields, render_glossary, render_ranges, render_settings
-from book.tools.repository import render_open, render_source
+from book.tools.repository import render_copy, render_open, render_source
 from book.tools.terms import link_terms
 from yaie.core.errors import ConfigError
 from yaie.system.interrupt import leave_message_to_others
@@ -52,6 +54,7 @@ Faults = (
     ExerciseError,
     FigureError,
     GivenError,
+    LinkError,
     MathError,
     QuizError,
 )
@@ -120,6 +123,8 @@ def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Ite
         "open": render_open,
         "pairs": render_pairs,
         "source": render_source,
+        "copy": render_copy,
+        "cited": render_cited,
         "glossary": render_glossary,
         "review": lambda: render_review(asking["quiz"], render_missed(asking["exercises"])),
     }

@@ -17,6 +17,8 @@ from yaie.core.compat import tomllib
 
 PICTURE, SIZE = "images/preview.png", (1200, 630)
 PICTURE_SAYS = "Four requests whose block tables share two blocks of one pool"
+FRONT = "YAIE: write an LLM inference engine"
+"""The first page's title in a tab and a preview; mdBook would join the book's name to itself."""
 LONGEST = 200  # characters of a description; services cut longer ones
 _MAIN = re.compile(r"<main>(?P<text>.*?)</main>", re.S)
 _TITLE = re.compile(r"<h1\b[^>]*>(?P<text>.*?)</h1>", re.S)
@@ -24,6 +26,7 @@ _PARAGRAPH = re.compile(r"<p(?: class=\"(?:promise|lead)\")?>(?P<text>.*?)</p>",
 _NOT_PROSE = re.compile(
     r"<(script|style|svg|figure|section|blockquote|table|details|aside)\b.*?</\1>", re.S
 )
+_TAB = re.compile(r"<title>[^<]*</title>")
 _DESCRIPTION = re.compile(r'<meta name="description" content="[^"]*">')
 _TAG = re.compile(r"<[^>]+>")
 
@@ -41,6 +44,8 @@ def add_previews(output: Path, address: str | None = None) -> int:
         name = path.relative_to(output).as_posix()
         tags = preview_tags(text, name, site, book["title"], book["description"])
         description = f'<meta name="description" content="{_described(text, book["description"])}">'
+        if name == "index.html":
+            text = _TAB.sub(f"<title>{FRONT}</title>", text, count=1)
         text = _DESCRIPTION.sub(lambda _, new=description: new, text, count=1)  # type: ignore[misc]
         path.write_text(text.replace("</head>", f"{tags}</head>", 1), "utf-8")
     return len(pages)
@@ -50,7 +55,7 @@ def preview_tags(text: str, name: str, site: str, book: str, about: str) -> str:
     """The tags of one page. text: its HTML. name: its path. site: address of the book, or empty."""
     up = "../" * name.count("/")
     picture = f"{site}/{PICTURE}" if site else f"{up}{PICTURE}"
-    title = _titled(text) if name != "index.html" else book
+    title = _titled(text) if name != "index.html" else FRONT
     graph = {
         "og:type": "website" if name == "index.html" else "article",
         "og:site_name": book,

@@ -66,8 +66,19 @@ def settings(root: Path = ROOT) -> dict[str, str]:
 
 
 def render_source() -> str:
-    """The first page's button to the source: the repository, or the chapter on where everything is."""
-    return f'<a class="button quiet" href="{repository_url() or "architecture.html"}">Source</a>'
+    """The first page's button to the source; nothing where no address is known."""
+    address = repository_url()
+    return f'<a class="button quiet" href="{address}">Source</a>' if address else ""
+
+
+def render_copy() -> str:
+    """Where the commands below it are given: how to get the repository, or that one has to be in it."""
+    address = repository_url()
+    if not address:
+        return "In a copy of the repository:"
+    folder = address.rpartition("/")[2]
+    clone = f"<code>git clone {address}</code>"
+    return f"Clone the repository, {clone}, and in its folder <code>{folder}</code>:"
 
 
 NOTEBOOK = "notebooks/kernels_on_a_gpu.ipynb"

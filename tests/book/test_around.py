@@ -98,6 +98,10 @@ def test_one_rank_sends_nothing(page: Any) -> None:
         ("mla", 8192, 576 * 2 * 8192, 2 * 128 * (576 + 512) * 8192),
         ("sparse", 8192, 1152 * 2048 + 128 * 8192, 2 * 128 * 1088 * 2048 + 2 * 64 * 128 * 8192),
         ("sparse", 100, 1152 * 100 + 128 * 100, 2 * 128 * 1088 * 100 + 2 * 64 * 128 * 100),
+        ("csa", 8192, 640 * 1024 + 2048 * 128, 4 * 64 * 512 * 640 + 2 * 64 * 128 * 2048),
+        ("csa", 131072, 640 * 1024 + 32768 * 128, 4 * 64 * 512 * 640 + 2 * 64 * 128 * 32768),
+        ("hca", 131072, 1152 * 1024, 4 * 64 * 512 * 1152),
+        ("hca", 100, 100 * 1024, 4 * 64 * 512 * 100),
         ("state", 8192, 2 * 32 * 128 * 128 * 4, 7 * 32 * 128 * 128),
     ],
 )  # fmt: skip
@@ -144,6 +148,16 @@ def test_a_request_s_shares(page: Any) -> None:
     assert found["decode"] == pytest.approx(256 * step / 64)
     assert found["moved"] == pytest.approx(2048 * 131072 / 50e9)
     assert (round(1e3 * found["prefill"]), round(1e3 * found["decode"])) == (53, 32)
+
+
+@pytest.mark.parametrize(("chunk", "count", "long"), [(512, 4, 21.2), (256, 8, 14.5), (0, 1, 60.9)])
+def test_a_prompt_in_chunks_makes_steps_longer(
+    page: Any, chunk: int, count: int, long: float
+) -> None:
+    found = of(page, "around.chunked", {"prefill": 53e-3, "step": 7.9e-3}, 2048, chunk)
+    assert found["count"] == count
+    assert 1e3 * found["long"] == pytest.approx(long, abs=0.1)
+    assert found["part"] * count == pytest.approx(53e-3)
 
 
 def test_an_adapter_of_rank_16_is_84_megabytes(page: Any) -> None:

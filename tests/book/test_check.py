@@ -85,6 +85,11 @@ def test_an_anchor_is_not_taken_for_a_longer_one(tmp_path):
         ('<img src="other.html">', "a picture without a text: other.html"),
         ('<svg role="img"></svg>', "a picture without a text: svg"),
         ("<p>{{#include x.py}}</p>", "a directive left as it was: {{#include x.py}}"),
+        ("<p>| a | b |</p>", "a row outside of its table: '| a | b |'"),
+        (
+            "<figcaption>Ask `top`.</figcaption>",
+            "Markdown in a caption, which is HTML: 'Ask `top`.</figcaption'",
+        ),
         (
             '<script src="https://example.org/x.js"></script>',
             "would be fetched from the network: https://example.org/x.js",
@@ -103,6 +108,8 @@ def test_a_fault_of_a_page_is_named(tmp_path, page, fault):
         '<img src="other.html" alt="a picture">',
         '<svg role="img" aria-labelledby="t"><title id="t">a drawing</title></svg>',
         "<svg><path/></svg>",
+        "<table><tr><td>a</td></tr></table><p>|x| is a length</p>",
+        "<figcaption>Ask <code>top</code>.</figcaption><p>A `tick` of prose</p>",
     ],
 )
 def test_a_right_page_has_no_fault(tmp_path, page):

@@ -88,7 +88,7 @@ def test_the_router_s_scores_are_as_the_text_says():
 
     assert scores((1500, 0), (30, 10)) == pytest.approx([0.5, 0.25])
     assert scores((1500, 0), (38, 2)) == pytest.approx([0.3, 0.45])
-    text = _words("production")
+    text = _words("routing")
     assert "0.75 - 0.5 \\cdot 0.5 = 0.5$" in text
     assert "it is 0.3 against 0.45: B" in text
 

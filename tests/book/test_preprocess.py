@@ -189,6 +189,15 @@ def test_a_quiz_is_rendered_with_its_formulas(quiz_folder):
 
 
 @pytest.mark.parametrize(
+    ("text", "answer"), [("It doubles.", "It doubles. So"), ("twice", "twice. So")]
+)
+def test_an_answer_has_one_full_stop(text, answer):
+    choice = [{"text": text, "why": "So it is.", "right": True}, {"text": "no", "why": "Not so."}]
+    question = {"id": "x", "ask": "How much?", "choice": choice}
+    assert f"<p>{answer}" in quizzes.render_question("q", question)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         (QUESTION.format(id="x", first="false"), "1 questions, not 3 to 5"),
@@ -257,7 +266,7 @@ def test_an_article_and_its_sheet_name_each_other_below_their_titles():
         "# The radix tree\n\n{{#minutes}}\n\n{{#sheet radix_tree}}\n", "radix-tree.md"
     )
     says = 'The lab: <a href="labs/radix_tree.html">lab 4</a>, about 2½ hours</p>'
-    assert f"1 minutes to read. {says}" in article
+    assert f"1 minute to read. {says}" in article
     assert '<a class="button" href="labs/radix_tree.html">Lab 4: Radix tree</a>' in article
     assert "5 tasks, about 2½ hours." in article
     sheet = expanded(

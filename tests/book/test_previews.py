@@ -8,7 +8,7 @@ import pytest
 
 from book.tools import mdbook, repository
 from book.tools.mdbook import ROOT
-from book.tools.previews import LONGEST, PICTURE, SIZE, add_previews
+from book.tools.previews import FRONT, LONGEST, PICTURE, SIZE, add_previews
 
 PAGES = ("index.html", "radix-tree.html", "labs/radix_tree.html", "explore/radix_tree.html")
 
@@ -39,7 +39,10 @@ def test_a_page_says_its_own_title_and_first_sentences(some_pages):
     assert 40 < len(said["description"]) <= LONGEST + 20  # entities
     assert said["description"] == said["og:description"]
     assert tags(some_pages / "labs/radix_tree.html")["og:title"] == "Lab 4: Radix tree"
-    assert tags(some_pages / "index.html")["og:url"] == "https://example.org/yaie/"
+    front = some_pages / "index.html"
+    assert tags(front)["og:url"] == "https://example.org/yaie/"
+    assert tags(front)["og:title"] == FRONT
+    assert front.read_text("utf-8").count(f"<title>{FRONT}</title>") == 1
     assert "og:title" not in tags(some_pages / "print.html")
 
 
@@ -100,8 +103,12 @@ def test_buttons_for_services_appear_where_the_repository_is_on_github(monkeypat
     assert "codespaces.new/someone/yaie" in repository.render_open("codespace")
     assert "github/someone/yaie/blob/main/notebooks/" in repository.render_open("colab")
     assert 'href="https://github.com/someone/yaie"' in repository.render_source()
+    assert "git clone https://github.com/someone/yaie<" in repository.render_copy()
     monkeypatch.setenv(repository.URL, "https://codeberg.org/someone/yaie")
     assert repository.render_open("codespace") == repository.render_open("colab") == ""
+    monkeypatch.setattr(repository, "repository_url", str)
+    assert repository.render_source() == ""
+    assert "git clone" not in repository.render_copy()
 
 
 def test_every_page_links_to_the_source_where_there_is_one(tmp_path, monkeypatch):

@@ -18,12 +18,12 @@ def test_the_chapters_of_the_first_edition_are_counted(tmp_path):
 
 def test_every_chapter_that_came_later_is_there():
     assert all((words.SOURCES / name).is_file() for name in words.LATER)
-    assert len(words.counted()) == 65  # 45 chapters, and 20 sheets of labs
+    assert len(words.counted()) == 66  # 46 chapters, and 20 sheets of labs
 
 
 @pytest.mark.nightly
 def test_they_are_shorter_than_the_first_edition():
-    assert sum(words.counted().values()) <= words.SHARE * words.FIRST
+    assert sum(words.counted().values()) <= words.SHARE * words.FIRST + words.ASKED
 
 
 def test_no_article_is_longer_than_one_reads():

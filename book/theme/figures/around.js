@@ -55,6 +55,11 @@ const around = (() => {
       return { bytes: (latent + rotary) * 2 * kept + indexDim * context,
         flops: 2 * heads * (2 * latent + rotary) * kept + 2 * indexHeads * indexDim * context };
     },
+    // A vector, key and value at once, for each group of tokens: the best of them or all, and those of the last `near` tokens.
+    groups: ({ heads, dim, group, most = Infinity, near, indexHeads = 0, indexDim = 0 }, context) => {
+      const made = Math.floor(context / group), read = Math.min(most, made) + Math.min(near, context);
+      return { bytes: 2 * dim * read + indexDim * made, flops: 4 * heads * dim * read + 2 * indexHeads * indexDim * made };
+    },
     // A matrix for each head in float32, read and written, whatever the context. Of each of its numbers: a decay, and a
     // multiplication and an addition to predict, to correct and to read out (the gated delta rule).
     state: ({ heads, dim, width }) => ({ bytes: 2 * heads * dim * width * 4, flops: 7 * heads * dim * width }),
@@ -74,6 +79,12 @@ const around = (() => {
     return { prefill: seconds, decode: (answer * step) / batch, step, moved: bytes / link, bytes };
   }
 
+  /** Steps that a prompt is cut into, and how long each is if its chunk's time is added to a decode step. chunk: 0 for none. */
+  function chunked({ prefill, step }, prompt, chunk) {
+    const count = chunk ? Math.ceil(prompt / chunk) : 1;
+    return { count, part: prefill / count, long: step + prefill / count };
+  }
+
   /** An adapter of rank r beside every product of a layer, and what a step reads with `distinct` of them in its batch. */
   function adapter({ layers, hidden, kv, ffn, weights }, { rank, distinct }) {
     const products = [[hidden, hidden], [hidden, kv], [hidden, kv], [hidden, hidden], [hidden, ffn], [hidden, ffn], [ffn, hidden]];
@@ -86,5 +97,5 @@ const around = (() => {
   const power = (value) => (2 ** value).toLocaleString('en');
   const options = (table) => Object.entries(table).map(([key, { label }]) => [key, label]);
 
-  return { experts, random, draws, kinds, again, phases, adapter, digits, power, options };
+  return { experts, random, draws, kinds, again, phases, chunked, adapter, digits, power, options };
 })();

@@ -1,4 +1,4 @@
-// What one layer reads to decode one token, by six kinds of attention: the context from left to right, an area is bytes.
+// What one layer reads to decode one token, by kinds of attention: the context from left to right, an area is bytes.
 'use strict';
 
 (() => {
@@ -12,15 +12,16 @@
   function pieces(one, context) {
     if (one.kind === 'state') return [];
     if (one.window) return [{ from: Math.max(0, 1 - one.window / context), share: Math.min(1, one.window / context) }];
-    if (one.kind === 'sparse' && context > one.most) {
-      const share = one.most / context / PIECES;
+    const entries = context / (one.group ?? 1);
+    if (one.most && entries > one.most) {
+      const share = one.most / entries / PIECES;
       return Array.from({ length: PIECES }, (_, piece) => ({ from: (piece + around.random(piece + 1) * (1 - PIECES * share)) / PIECES, share }));
     }
     return [{ from: 0, share: 1 }];
   }
 
   const keeps = { heads: ({ kvHeads, dim }) => 4 * kvHeads * dim, latent: ({ latent, rotary }) => 2 * (latent + rotary),
-    sparse: ({ latent, rotary }) => 2 * (latent + rotary) };
+    sparse: ({ latent, rotary }) => 2 * (latent + rotary), groups: ({ dim, group }) => (2 * dim) / group };
 
   /** A row of the picture: what is kept (outlined), what is read (filled). */
   function strip(one, context, { inner, y, most }) {
@@ -30,12 +31,14 @@
       const high = Math.min(TALL, Math.sqrt(area)), wide = Math.min(inner, Math.max(MARK, area / high));
       return { high, drawn: [svg('rect', { x: LEFT, y, width: wide, height: Math.max(MARK, high), ...look, 'data-key': 'state' })] };
     }
-    const high = (TALL * keeps[one.kind](one)) / most;
-    const indexer = one.kind === 'sparse' ? Math.max(MARK, (TALL * one.indexDim) / most) : 0;
+    const high = Math.max(MARK, (TALL * keeps[one.kind](one)) / most);
+    const indexer = one.indexDim ? Math.max(MARK, (TALL * one.indexDim) / (one.group ?? 1) / most) : 0;
     return { high: high + indexer, drawn: [
       svg('rect', { x: LEFT, y, width: inner, height: high, fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)', 'stroke-width': 0.6 }),
       pieces(one, context).map(({ from, share }, piece) => svg('rect', { x: LEFT + from * inner, y, width: Math.max(MARK, share * inner),
         height: high, ...look, 'data-key': `${one.label}-${piece}` })),
+      one.near ? svg('rect', { x: LEFT + inner * Math.max(0, 1 - one.near / context), y, width: Math.max(MARK, inner * Math.min(1, one.near / context)),
+        height: high, ...look, 'data-key': `${one.label}-near` }) : null,
       indexer ? svg('rect', { x: LEFT, y: y + high, width: inner, height: indexer, fill: 'var(--y-orange)' }) : null,
     ] };
   }
@@ -53,7 +56,8 @@
         found[one.label] = bytes;
         const bound = flops / bytes > data.ridge;
         const says = `${show(bytes, 'bytes')}, ${digits(flops / bytes)} FLOP${digits(flops / bytes) === '1' ? '' : 's'} a byte${bound ? ': arithmetic' : ''}`;
-        const words = isNarrow(stage) ? lines(one.label, inner) : [one.label];
+        const named = `${one.label} · ${one.model}`;
+        const words = isNarrow(stage) ? lines(named, inner) : [named];
         words.forEach((line, at) => drawn.push(text(LEFT, y + 12 + 15 * at, line)));
         if (isNarrow(stage)) { drawn.push(text(LEFT, y + 12 + 15 * words.length, says, { bold: true })); y += 15 * words.length; }
         else drawn.push(text(LEFT + inner, y + 12, says, { bold: true, anchor: 'end' }));
@@ -62,7 +66,7 @@
         y += LABEL + Math.max(high, 4) + GAP;
       }
       const [many, , latent] = kinds.map(({ label }) => found[label]);
-      const said = `Behind ${power(context)} tokens, keys and values for every head are ${show(many, 'bytes')} a layer; the latent is `
+      const said = `After ${power(context)} tokens, keys and values for every head are ${show(many, 'bytes')} a layer; the latent is `
         + `${show(latent, 'bytes')}. Above ${data.ridge} FLOPs a byte arithmetic is the limit, not memory.`;
       stage.append(picture(width, y, said, drawn),
         legend([{ fill: 'var(--y-blue)' }, 'read for the new token'], [{ fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)' }, 'kept, not read'],

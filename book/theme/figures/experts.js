@@ -6,7 +6,7 @@
   const { room, isNarrow, picture, text, legend } = yaie.stage;
   const { show } = yaie.calculator;
   const { digits, power, options } = around;
-  const ENOUGH = 64; // rows that keep a matrix unit busy: a cell is full with them
+  const ENOUGH = 160; // rows at which a product stops waiting for its weights: a cell is full with them
   const TOP = 8, BAR = 18;
   const count = (number, word) => `${digits(number)} ${word}${digits(number) === '1' ? '' : 's'}`;
 
@@ -21,7 +21,7 @@
   function cells(grid, rows, last) {
     return rows.flatMap((number, index) => {
       const { x, y } = grid.at(index), inner = grid.size - 3;
-      const full = Math.min(1, number / ENOUGH) * inner;
+      const full = Math.max(1, Math.min(1, number / ENOUGH) * inner);
       return [
         svg('rect', { x: x + 1, y: y + 1, width: inner, height: inner, rx: 2, 'data-key': `cell-${index}`,
           fill: number ? 'var(--y-orange-soft)' : 'none', stroke: number ? 'var(--y-orange)' : 'var(--y-line)',
@@ -71,7 +71,7 @@
       const { rows, last } = around.draws(shape, many);
       const grid = layout(stage, shape.count), bottom = TOP + grid.rows * grid.size + 14;
       const read = rows.filter(Boolean).length;
-      const few = found.each < ENOUGH ? 'too few to keep a matrix unit busy' : 'enough for an efficient product';
+      const few = found.each < ENOUGH ? 'too few, so each product waits for its weights' : 'enough, so arithmetic is the limit';
       const said = `${power(tokens)} token${tokens ? 's' : ''} reach${tokens ? '' : 'es'} ${read} of ${shape.count} experts here, `
         + `${digits(found.touched)} on average, with ${count(found.each, 'row')} each: ${few}. The step reads ${show(found.read, 'bytes')}, `
         + `${tokens ? `${digits(found.read / found.work)} times ` : ''}what one token multiplies by`

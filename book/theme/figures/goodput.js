@@ -69,7 +69,7 @@ const goodput = (() => {
   const { room, picture, text } = yaie.stage;
   const COUNT = 300;
   const RATES = [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60];
-  const HEIGHT = 250, LEFT = 44, FOOT = 40, TOP = 14;
+  const HEIGHT = 262, LEFT = 44, FOOT = 40, TOP = 26;
   const kept = new Map(); // a curve takes a tenth of a second to compute, and a control asks for it again and again
   const digits = (value) => Number(value.toPrecision(3)).toLocaleString('en');
   const milli = (seconds) => (seconds < 1 ? `${Math.round(1000 * seconds)} ms` : `${digits(seconds)} s`);
@@ -107,7 +107,7 @@ const goodput = (() => {
         text(x(value), HEIGHT - FOOT + 16, value, { anchor: 'middle' }), text(LEFT - 6, y(value) + 4, value, { anchor: 'end' }),
         svg('line', { x1: LEFT, x2: width - 12, y1: y(value), y2: y(value), stroke: 'var(--y-line)' })]);
       stage.append(picture(width, HEIGHT, 'Requests a second that end, and that end in time, against those that arrive', marks.flat(),
-        text(LEFT, HEIGHT - 6, 'requests that arrive a second'),
+        text(4, 14, 'requests a second'), text((LEFT + width - 12) / 2, HEIGHT - 6, 'requests that arrive a second', { anchor: 'middle' }),
         line([[0, 0], [top, top]], x, y, { stroke: 'currentColor', 'stroke-dasharray': '2 5', 'stroke-width': 1 }, 'offered'),
         line([[0, 0], ...curve.map(([at, one]) => [at, one.throughput])], x, y, { stroke: 'var(--y-blue)', 'stroke-dasharray': '7 4' }, 'throughput'),
         line([[0, 0], ...curve.map(([at, one]) => [at, one.goodput])], x, y, { stroke: 'var(--y-green)' }, 'goodput'),
@@ -119,7 +119,7 @@ const goodput = (() => {
       stage.append(html('table', { class: 'yg' },
         html('thead', {}, html('tr', {}, html('td', {}), html('th', { scope: 'col' }, 'median'), html('th', { scope: 'col' }, '99th percentile'))),
         html('tbody', {}, row('time to first token', here.ttft.half, here.ttft.most), row('time for each next token', here.tpot.half, here.tpot.most))));
-      return `At ${rate} requests a second ${digits(here.throughput)} end a second, and ${digits(here.goodput)} of them in time: `
+      return `${rate} requests arrive a second. Over the whole run, with its start and end, ${digits(here.throughput)} end a second, ${digits(here.goodput)} of them in time: `
         + `${Math.round(100 * here.kept)}% of ${COUNT}.`;
     },
   });

@@ -5,7 +5,7 @@
   const { svg } = yaie;
   const { room, picture, text, legend } = yaie.stage;
   const HEIGHT = 300, LEFT = 46, FOOT = 42, TOP = 16;
-  const WAYS = { measured: ['YAIE', 'var(--y-blue)', ''], vllm: ['vLLM 0.26 (dashes)', 'var(--y-orange)', '7 4'], limit: ['limit by bytes (dots)', 'currentColor', '2 4'] };
+  const WAYS = { measured: ['YAIE', 'var(--y-blue)', ''], vllm: ['vLLM 0.26, another day (dashes)', 'var(--y-orange)', '7 4'], limit: ['limit by bytes (dots)', 'currentColor', '2 4'] };
   const count = (value) => Math.round(value).toLocaleString('en');
   const step = (most) => [1, 2, 5, 10, 20, 50].map((unit) => unit * 10 ** Math.floor(Math.log10(most / 5))).find((unit) => most / unit <= 6);
 

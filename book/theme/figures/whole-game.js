@@ -210,7 +210,7 @@ const wholeGame = (() => {
           fill: kind === 'wait' ? 'var(--y-line)' : kind === 'prefill' ? ink(name) : paper(name), stroke: kind === 'decode' ? ink(name) : 'none',
           'stroke-width': 0.8, 'data-key': `past-${name}-${from}`, 'data-thing': `request-${name}` }))]),
       svg('path', { d: `M${x + index * unit} ${y - 3}V${y + 55}`, stroke: 'currentColor', 'stroke-width': 2, 'data-key': 'now' }),
-      ...[...numbers, last].map((n) => text(x + (n - 0.5) * unit, y + 68, n, { anchor: 'middle' })),
+      ...[...numbers, ...(index === last ? [last] : [])].map((n) => text(x + (n - 0.5) * unit, y + 68, n, { anchor: 'middle' })),
     ];
   }
 
@@ -222,11 +222,10 @@ const wholeGame = (() => {
       [...'model'].map((letter, at) => text(middle, centre + 4 + 15 * (at - 2), letter, { anchor: 'middle', bold: true })));
   }
 
-  /** How long all steps took, where that was measured; at the end, beside one request after the other. */
-  function measured({ ms, steps }, index) {
-    const last = steps.length - 1;
-    return ms && (index < last ? `all ${last} steps: ${ms[0]} ms` : `${ms[0]} ms; one by one ${ms[1]} ms`);
-  }
+  /** How long all steps took, where that was measured, beside one request after the other: at the end, for the chapter
+   * asks how many steps there are. */
+  const measured = ({ ms, steps }, index) =>
+    (ms && index === steps.length - 1 ? `${ms[0]} ms; one by one ${ms[1]} ms` : '');
 
   function inWords(state, track) {
     const each = Object.keys(track.prompts).map((name) => `${name} ${told(name, state, state.rows.find(([who]) => who === name), track)}`);
@@ -251,7 +250,7 @@ const wholeGame = (() => {
       const chip = Math.min(30, Math.floor((width - right - 30) / 7) - 4);
       stage.append(picture(width, past + 82, inWords(state, track),
         text(1, 14, index ? `Step ${index}: ${total} ${total === 1 ? 'token' : 'tokens'}` : 'Four requests', { bold: true, size: 13 }),
-        track.ms ? text(left - 2, 14, measured(track, index), { anchor: 'end', size: 13 }) : null,
+        text(left - 2, 14, measured(track, index), { anchor: 'end', size: 13 }),
         narrow ? null : model(left + 8, TOP + 1, 26, 4 * high - 6, index > 0), // a phone has no room for it
         ...Object.keys(track.prompts).flatMap((name) => request(name, TOP + state.order.indexOf(name) * high, left, high, state, track, wholeGame.states(track)[index + 1])),
         text(right, top, `KV pool: ${used} of ${state.pool.length} blocks in use`, { bold: true, size: 13 }),

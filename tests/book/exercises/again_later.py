@@ -77,6 +77,7 @@ QWEN35_4B_STATE = state(24, [32, 128, 128], 16 * 128 + 16 * 128 + 32 * 128)
 GRANITE4_H_MICRO_STATE = state(36, [64, 64, 128], 64 * 64 + 2 * 128)
 
 
+GPT_OSS_EXPERTS = 36 * 4 * 3 * 2880**2
 AGAIN: dict[str, Callable[[], float]] = {
     "gpu-bytes-in-flight": lambda: 8e12 * 800e-9 / 148 / 1e3,
     "gpu-occupancy": lambda: (
@@ -147,7 +148,9 @@ AGAIN: dict[str, Callable[[], float]] = {
     "structured-output-ask-again": lambda: 0.9995**-800,
     "structured-output-forced": lambda: 54 * 0.02,
     "experts-experts-read": lambda: read_by(16, 128, 8),
-    "experts-one-user": lambda: H200_BYTES / (5.1e9 * 4.25 / 8),
+    "experts-one-user": lambda: (
+        H200_BYTES / (GPT_OSS_EXPERTS * 4.25 / 8 + (5.1e9 - GPT_OSS_EXPERTS) * 2)
+    ),
     "experts-enough-rows": lambda: next(n for n in range(10**5) if n * 8 / 256 >= 160),
     "latent-attention-long-contexts": lambda: fitting(80e9, 131072 * MLA),
     "latent-attention-divided-context": lambda: (
@@ -167,6 +170,19 @@ AGAIN: dict[str, Callable[[], float]] = {
     "adapters-rank-64": lambda: fitting(2e9, 32 * 2 * 64 * (4096 + 4096 + 4096 + 1024)),
     "adapters-active": lambda: 100 * (200 / 6) * 84e6 / (2 * LLAMA_8B_W),
     "adapters-without-adapters": lambda: ceil(50 / fitting(80e9, 2 * 8_030_261_248 + 10e9)),
+    "routing-dealt-in-turn": lambda: 4000 + sum(300 / 8 + 4000 * 7 / 8 for _ in range(9)),
+    "routing-when-to-leave": lambda: bisect(
+        lambda a: 0.8 - 0.5 * (a - 20) / 20 > 0.5 * (a - 20) / 20, 0, 40
+    ),
+    "routing-copies-of-a-prompt": lambda: sum(10_000 * LLAMA_8B for _ in range(8)) / 1e9,
+    "images-pixels-to-tokens": lambda: sum(
+        1 for _ in range(0, 1280, 32) for _ in range(0, 960, 32)
+    ),
+    "images-vector-or-keys": lambda: QWEN_8B / (2 * 4096),
+    "images-encoder-cache": lambda: fitting(2e9, 400 * 2 * 4096),
+    "rollouts-last-two": lambda: sum(4000 / n * 5e-3 for n in (2, 1)),
+    "rollouts-compute-again": lambda: 128 * sum(2 * LLAMA_8B_W for _ in range(4000)) / 600e12,
+    "rollouts-take-turns": lambda: 2e3 * (2 * LLAMA_8B_W) / 64e9,
     "goodput-a-burst": lambda: next(t for t in range(99) if 40 + 28 * t <= 30 * t),
     "goodput-closed-loop": lambda: 64 / 20,
     "goodput-price-of-a-good-request": lambda: 3 / (12 * 3.6),

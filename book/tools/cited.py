@@ -1,0 +1,33 @@
+"""`{{#cited experts goodput}}`: the papers that pages link to, as `book/links.toml` describes them."""
+
+import re
+
+from book.tools.links import LinkError, links_in, load_links
+from book.tools.markup import escape
+from book.tools.mdbook import ROOT
+
+PAPERS = re.compile(r"https://(arxiv\.org/abs/|doi\.org/|www\.usenix\.org/)")
+TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
+
+
+def render_cited(*pages: str) -> str:
+    """A list of the papers, each with the pages that cite it. Raises LinkError."""
+    shown = load_links()
+    found: dict[str, list[str]] = {}
+    titles: dict[str, str] = {}
+    for page in pages:
+        text = (ROOT / f"book/src/{page}.md").read_text("utf-8")
+        heading = TITLE.search(text)
+        titles[page] = (heading["title"] if heading else page).partition(":")[0]
+        for url in links_in(text):
+            if url not in shown:
+                raise LinkError(f"{page}.md links to {url}, which is not in book/links.toml")
+            if PAPERS.match(url) and page not in found.setdefault(url, []):
+                found[url].append(page)
+    items = [
+        f'<li><a href="{url}">{escape(shown[url].shows)}</a>: '
+        + ", ".join(f'<a href="{page}.html">{escape(titles[page])}</a>' for page in citing)
+        + "</li>"
+        for url, citing in sorted(found.items(), key=lambda item: shown[item[0]].shows.lower())
+    ]
+    return f"<ul>{''.join(items)}</ul>"
