@@ -50,7 +50,8 @@ def render_question(quiz: str, question: dict[str, Any], suffix: str = "") -> st
         for choice in question["choice"]
     )
     right = next(choice for choice in question["choice"] if choice.get("right"))
-    answer = f"{inline(right['text'])}. {inline(right['why'])}"
+    end = "" if right["text"].rstrip().endswith((".", "?", "!")) else "."
+    answer = f"{inline(right['text'])}{end} {inline(right['why'])}"
     return (
         f'<yaie-question data-key="{key}"><fieldset><legend>{inline(question["ask"])}</legend>'
         f"{choices}</fieldset><details><summary>Answer</summary><p>{answer}</p></details>"
