@@ -42,6 +42,7 @@ LATER = frozenset(
 
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "configuration.md": ("The same bits in any batch",),
+    "cuda-flash-attention.md": ("Feeding tensor cores",),
     "gpu.md": ("Newer cards",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
     "models.md": ("GGUF", "Hybrid models"),
