@@ -1,5 +1,7 @@
 """The book's quizzes: what a reader can guess without knowing it, and how an answer is written."""
 
+from typing import Any
+
 from book.tools.quizzes import QUIZZES, load_quiz, render_question
 
 QUESTIONS = [q for path in sorted(QUIZZES.glob("*.toml")) for q in load_quiz(path.stem)]
@@ -7,7 +9,7 @@ MOST_LONGEST = 0.4
 """Of all questions: those whose right answer is longer than each of the others."""
 
 
-def is_longest(question: dict) -> bool:
+def is_longest(question: dict[str, Any]) -> bool:
     right, others = (
         [
             len(choice["text"])
@@ -24,7 +26,7 @@ def test_the_length_of_an_answer_does_not_give_it_away() -> None:
 
 
 def test_an_answer_that_ends_with_a_stop_gets_no_other() -> None:
-    question = {
+    question: dict[str, Any] = {
         "id": "when",
         "ask": "When?",
         "choice": [
