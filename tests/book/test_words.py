@@ -23,7 +23,7 @@ def test_every_chapter_that_came_later_is_there():
 
 @pytest.mark.nightly
 def test_they_are_shorter_than_the_first_edition():
-    assert sum(words.counted().values()) <= words.SHARE * words.FIRST
+    assert sum(words.counted().values()) <= words.SHARE * words.FIRST + words.ASKED
 
 
 def test_no_article_is_longer_than_one_reads():
