@@ -84,7 +84,7 @@ def _counts(num_tokens: int, num_computed: int, num_full: int) -> list[list[Any]
 def _guess(text: list[int], place: int | None, drafts: list[int]) -> dict[str, Any]:
     kinds = _kinds(len(text))
     if place is None:
-        say = "What the text ends in has not stood anywhere before. Nothing is guessed."
+        say = "The end of the text is nowhere before it. Nothing is guessed."
     else:
         length = next(
             n for n in range(LONGEST, 0, -1) if text[place - n : place] == text[len(text) - n :]
@@ -94,8 +94,8 @@ def _guess(text: list[int], place: int | None, drafts: list[int]) -> dict[str, A
             kinds[at] += " found"
         guess = " ".join(WORDS[token] for token in drafts)
         say = (
-            f"The text ends in “{found}”. That stood before, at token {place - length + 1}; "
-            f"there “{guess}” followed. These are the drafts."
+            f"The text ends in “{found}”. It has that at token {place - length + 1} too, and goes on "
+            f"with “{guess}” there. These are the drafts."
         )
     computed = len(text) - 1
     return {
