@@ -33,7 +33,7 @@ yaie.question = (() => {
 
   function number({ number: value, tolerance = 0, unit = '', why = '' }) {
     const input = html('input', { type: 'number', step: 'any', 'aria-label': `Your answer${unit && `, in ${unit}`}` });
-    const words = () => reasoned(`${value} ${unit}`.trim(), why);
+    const words = () => reasoned(`${value} ${unit}`.trim().replace(' %', '%'), why);
     return {
       element: html('div', { class: 'choices' }, html('span', {}, input, ` ${unit}`)),
       judge() {
