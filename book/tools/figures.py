@@ -10,6 +10,7 @@ from yaie.core.compat import tomllib
 FIGURES = ROOT / "book/figures"
 TRACES = ROOT / "book/traces"
 ELEMENTS = ROOT / "book/theme/figures"
+NO_SCRIPTS = "This figure needs scripts: its numbers are computed here."
 FIELDS = {"element", "title", "caption", "trace", "predict", "data", "code"}
 
 
@@ -26,10 +27,11 @@ def render_figure(name: str, how: str = "", data: dict[str, Any] | None = None) 
         )
     figure = load_figure(name)
     shown = {**(data if data is not None else _trace(figure)), **figure.get("data", {})}
+    predict = _predict(name, figure)
     content = {
         "title": figure["title"],
         "data": shown,
-        "predict": _predict(name, figure),
+        "predict": predict,
         "code": figure.get("code", {}),
     }
     element = f"yaie-{figure['element']}"
@@ -40,7 +42,7 @@ def render_figure(name: str, how: str = "", data: dict[str, Any] | None = None) 
         f'<p class="figure-title" id="title-{name}">{inline(figure["title"])}</p>'
         f'<{element} data-name="{name}"{" data-plays" if how else ""}>'
         f'<script type="application/json">{script}</script>'
-        f"{_fallback(shown)}</{element}>"
+        f"{_fallback(shown, predict)}</{element}>"
         f"<figcaption>{inline(figure['caption'])}</figcaption></figure>"
     )
 
@@ -90,11 +92,26 @@ def _predict(name: str, figure: dict[str, Any]) -> dict[str, Any] | None:
     return rendered
 
 
-def _fallback(data: dict[str, Any]) -> str:
-    """What a reader without scripts gets: the captions of all steps."""
+def _fallback(data: dict[str, Any], predict: dict[str, Any] | None) -> str:
+    """What a reader without scripts gets: the captions of all steps, or the question and its answer."""
     tracks = data.get("tracks") or {"": data}
     lists = [_steps(key, track) for key, track in tracks.items() if "steps" in track]
-    return "".join(lists) or "<p>This figure needs scripts: its numbers are computed here.</p>"
+    return "".join(lists) or f"{_answered(predict)}<p>{NO_SCRIPTS}</p>"
+
+
+def _answered(predict: dict[str, Any] | None) -> str:
+    if predict is None:
+        return ""
+    if "number" in predict:
+        text = f"{predict['number']} {predict.get('unit', '')}".strip().replace(" %", "%")
+        why = predict["why"]
+    else:
+        text, why = next(
+            (choice["text"], choice["why"]) for choice in predict["choice"] if choice.get("right")
+        )
+    end = "" if text.endswith((".", "?", "!")) else "."
+    answer = f"<details><summary>Answer</summary><p>{text}{end} {why}</p></details>"
+    return f"<p>{predict['ask']}</p>{answer}"
 
 
 def _steps(key: str, track: dict[str, Any]) -> str:

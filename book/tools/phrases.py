@@ -23,6 +23,7 @@ FOLDERS = (
     "book/quizzes/*.toml",
     "book/exercises/*.toml",
     "book/figures/*.toml",
+    "book/traces/*.json",
     "grader/hints/*.toml",
 )
 NO_PROSE = re.compile(

@@ -22,6 +22,8 @@ OF_SEVERAL = {
     "gcd": "the greatest common divisor of",
 }
 _LOOSE, _TIGHT = 0, 1
+MOST_DIGITS = 4
+"""Of a decimal that is written in full: 4.156, and 43.01 for 43.008."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ Names = Mapping[str, Known]
 
 
 def number(value: Fraction) -> str:
-    """Short decimals and whole numbers in full, others rounded: "4.156", "23.5", "31.98 billion"."""
+    """Short decimals and whole numbers in full, others rounded: "4.156", "43.01", "31.98 billion"."""
     size = abs(value)
     if size >= 10**9:
         return f"{float(value / 10**9):.4g} billion"
@@ -52,7 +54,9 @@ def number(value: Fraction) -> str:
     if size >= 1000:
         return f"{float(f'{float(value):.4g}'):,.0f}"
     if 10_000 % value.denominator == 0:
-        return f"{float(value):.4f}".rstrip("0")
+        exact = f"{float(value):.4f}".rstrip("0")
+        digits = len(exact.strip("-0.").replace(".", ""))
+        return exact if digits <= MOST_DIGITS else f"{float(value):.4g}"
     shown = f"{float(value):.3g}"
     if "e" in shown or shown in ("1", "-1"):  # very small, or all but one
         return f"{float(value):.8f}".rstrip("0") if size < Fraction(1, 2) else f"{float(value):.5f}"

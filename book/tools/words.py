@@ -50,6 +50,7 @@ LATER = frozenset(
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "cli.md": ("Break a lab",),
     "configuration.md": ("The same bits in any batch",),
+    "cuda-flash-attention.md": ("Feeding tensor cores",),
     "gpu.md": ("Newer cards",),
     "limits.md": ("What one request may ask for",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),

@@ -1,5 +1,5 @@
 # Lab 22, your part: task 22.5. The rest is given.
-"""States behind cached prefixes: which there are, which give way, and where a chunk ends for one."""
+"""States after cached prefixes: which there are, which give way, and where a chunk ends for one."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
@@ -11,7 +11,7 @@ from yaie.core.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A state that is saved, or about to be: behind the first `depth` blocks of a request. Once that
+    """A state that is saved, or about to be: after the first `depth` blocks of a request. Once that
     life of it is over, nothing of it is filed any more."""
 
     life: Life
@@ -23,8 +23,8 @@ class Pending:
 class Checkpoints:
     """See `yaie.core.contracts.states.Checkpoints`.
 
-    `_pending`: by block, states of requests whose blocks are not in the tree. `_filed`: the slot behind
-    each block in the tree that has one, the least recently used first.
+    `_pending`: by block, states of requests whose blocks are not in the tree. `_filed`: the state's slot
+    for each block of the tree that has one, the least recently used first.
     """
 
     def __init__(self, first: int, count: int) -> None:
@@ -35,7 +35,7 @@ class Checkpoints:
 
     @property
     def filed(self) -> Collection[int]:
-        """The blocks in the tree behind which a state is kept."""
+        """The blocks in the tree after which a state is kept."""
         return self._filed.keys()
 
     @property
@@ -51,14 +51,14 @@ class Checkpoints:
         )
 
     def use(self, block: int) -> int:
-        """The slot behind a block in the tree, which is now the last to go. Raises KeyError."""
+        """The slot of the state after a block of the tree, now the last to go. Raises KeyError."""
         # TODO 22.5: your code here (the reference: 2 lines).
         raise NotImplementedError(
             "state_cache task 22.5: not implemented yet; see chapter Hybrid models"
         )
 
     def save(self, request: Request, block: int, depth: int) -> int | None:
-        """A slot for the state behind a request's block, its `depth`th; None if there is none to be had.
+        """A slot for the state after a request's block, its `depth`th; None if there is none to be had.
 
         At most count // 2 states are pending, the new one included, even if slots are free; otherwise
         None. If no slot is free, the least recently used of the tree's gives way.
@@ -69,7 +69,7 @@ class Checkpoints:
         )
 
     def drop(self, block: int) -> None:
-        """The state behind a request's block is no longer wanted."""
+        """The state after a request's block is no longer wanted."""
         if block in self._pending:
             self._free.append(self._pending.pop(block).slot)
 
@@ -83,7 +83,7 @@ class Checkpoints:
     def file(self, mine: Sequence[int], path: Sequence[int]) -> None:
         """A request's leading blocks are in the tree now, as those of `path`. `sweep` was called before.
 
-        A state that is behind path[i] already stays, unused; the pending one's slot is free again.
+        A state that is after path[i] already stays, unused; the pending one's slot is free again.
         """
         # TODO 22.5: your code here (the reference: 8 lines).
         raise NotImplementedError(
@@ -91,7 +91,7 @@ class Checkpoints:
         )
 
     def has_pending(self, blocks: Iterable[int]) -> bool:
-        """Whether a state behind one of these is to be filed."""
+        """Whether a state after one of these is to be filed."""
         return bool(self._pending) and not self._pending.keys().isdisjoint(blocks)
 
     def evicted(self, blocks: Iterable[int]) -> None:

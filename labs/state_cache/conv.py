@@ -17,7 +17,7 @@ def short_conv(
 ) -> tuple[Tensor, Tensor]:
     """See `yaie.core.contracts.states.ShortConv`.
 
-    All sequences are in one row, each behind its tail: the inputs before a token are the rows before
+    All sequences are in one row, each after its tail: the inputs before a token are the rows before
     it. With a width of 3 and sequences of 2 and 1 tokens:
 
         row      t t a b t t c        t: inputs of a tail

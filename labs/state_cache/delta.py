@@ -24,7 +24,7 @@ def decays(log_decay: Tensor) -> Tensor:
     """From log_decay [..., C], what is left at token t of what token s wrote: [..., t, s], 0 for t < s.
 
     That is exp(log_decay_(s+1) + ... + log_decay_t), each from a sum of its own, and no difference of
-    two sums: weak decays behind a strong one keep their digits, and no exponent is above 0.
+    two sums: weak decays after a strong one keep their digits, and no exponent is above 0.
     """
     # TODO 22.3: your code here (the reference: 2 lines).
     raise NotImplementedError(

@@ -16,7 +16,7 @@ def short_conv(
 ) -> tuple[Tensor, Tensor]:
     """See `yaie.core.contracts.states.ShortConv`.
 
-    All sequences are in one row, each behind its tail: the inputs before a token are the rows before
+    All sequences are in one row, each after its tail: the inputs before a token are the rows before
     it. With a width of 3 and sequences of 2 and 1 tokens:
 
         row      t t a b t t c        t: inputs of a tail
@@ -28,7 +28,7 @@ def short_conv(
     sequences = torch.arange(len(tails), device=x.device)
     tokens = torch.arange(num_tokens, device=x.device)
     owner = torch.searchsorted(begins[1:], tokens, right=True)
-    at = tokens + (owner + 1) * kept  # where a token lies, behind its tail and all before
+    at = tokens + (owner + 1) * kept  # where a token lies, after its tail and all before
     row = tails.new_zeros(num_tokens + (len(tails) + 1) * kept, x.shape[1])
     before = torch.arange(kept, device=x.device)
     row[(begins[:-1] + sequences * kept)[:, None] + before] = tails.transpose(1, 2)

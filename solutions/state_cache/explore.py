@@ -121,7 +121,7 @@ print(f"in chunks of 64: {right[6] < 1e-4}, and with the mistake {wrong[6]:.2f}"
 # %% [markdown]
 # ## Where a prompt may go on
 #
-# Twelve slots and five chats of 40 blocks, each of which keeps its state behind every tenth block. Chats
+# Twelve slots and five chats of 40 blocks, each of which keeps its state after every tenth block. Chats
 # 0, 1 and 2 come first, then chat 0 asks again, then come 3 and 4. A dot is a checkpoint that your
 # `Checkpoints` still has, the bar is what a match may take. Which chats have lost theirs? Why has chat
 # 0 kept one, and chat 1 none?
@@ -131,7 +131,7 @@ kept = part.Checkpoints(100, 12)
 
 
 def chat(name, blocks):
-    """A request that computes these blocks, keeps a state behind every tenth, and files them."""
+    """A request that computes these blocks, keeps a state after every tenth, and files them."""
     request = Request(str(name), list(range(640)), SamplingParams(), max_tokens=1)
     request.status = RequestStatus.RUNNING
     for depth in range(10, len(blocks) + 1, 10):
@@ -151,7 +151,7 @@ for name in range(5):
     ax.barh(name, depth, color=draw.SKY, height=0.5)
     places = [at + 1 for at, block in enumerate(tables[name]) if block in kept.filed]
     ax.plot(places, [name] * len(places), "o", color=draw.BLUE)
-    print(f"chat {name}: goes on behind block {depth}, checkpoints behind {places}")
+    print(f"chat {name}: goes on after block {depth}, checkpoints after {places}")
 ax.set(xlabel="blocks", ylabel="chat", yticks=range(5), xlim=(0, 41))
 ax.invert_yaxis()
 draw.show(fig)
@@ -163,4 +163,4 @@ draw.show(fig)
 #    error begin now?
 # 2. In the third picture, let nothing fade: `fade = torch.zeros(...)`. What does the mistake cost then,
 #    and what would a test with such decays find?
-# 3. In the last picture, keep a state behind every fifth block. How deep do the five chats go now?
+# 3. In the last picture, keep a state after every fifth block. How deep do the five chats go now?

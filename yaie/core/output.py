@@ -41,6 +41,7 @@ class Submitted:
 
 
 # ANCHOR: request_output
+# ANCHOR: request_output_fields
 @dataclass(slots=True)
 class RequestOutput:
     """What one step added to one request.
@@ -70,6 +71,7 @@ class RequestOutput:
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0
     embedding: list[float] | None = None
+    # ANCHOR_END: request_output_fields
 
     @classmethod
     def of(

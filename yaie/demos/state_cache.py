@@ -29,7 +29,7 @@ BLOCK = 16
 
 
 def show(subject: Subject) -> Shown:
-    """Four questions behind one text, one after the other."""
+    """Four questions after one text, one after the other."""
     with tempfile.TemporaryDirectory(prefix="yaie-demo-") as folder:
         model = str(tiny_hybrid(Path(folder, "hybrid")))
         alone, _ = _answers(subject, model, prefix_caching=False, mine="none")
@@ -51,7 +51,7 @@ def show(subject: Subject) -> Shown:
             row("bytes of a state, whatever the length", "", sizes[0]),
             row(f"bytes of keys and values, {LONG:,} tokens", "", sizes[1]),
         ),
-        f"{found} tokens were not computed, as a state behind them had been kept: {spared} in place of "
+        f"{found} tokens were not computed, as a state after them had been kept: {spared} in place of "
         f"{computed}.",
     )
 

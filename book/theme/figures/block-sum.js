@@ -44,7 +44,7 @@ const blockSum = (() => {
     const shown = state.partial.map((value) => value ?? '0').join(' + ');
     state.say = `Warp ${w} reads all places and adds them up: ${shown} = ${state.result[w]}`
       + `${state.result[w] === 78 ? '.' : ', and not 78.'}`
-      + `${state.partial.includes(null) ? ' Where nobody has written, a 0 happens to lie today.' : ''}`;
+      + `${state.partial.includes(null) ? ' Where no warp has written, a 0 happens to lie today.' : ''}`;
   };
   const again = (w) => (state) => {
     state.call[w] = 2;
@@ -61,10 +61,10 @@ const blockSum = (() => {
 
   const WAYS = {
     both: { label: 'both', events: [exchange(2), exchange(1),
-      barrier('whoever still read the partial sums of an earlier call has read them.'),
+      barrier('every warp has read the partial sums of an earlier call.'),
       write(0), write(2), write(1), barrier('all three partial sums are there.'), read(0), read(1), read(2), end('both')] },
     reading: { label: 'none before reading', events: [exchange(2), exchange(1),
-      barrier('whoever still read the partial sums of an earlier call has read them.'),
+      barrier('every warp has read the partial sums of an earlier call.'),
       write(0), read(0), write(1), read(1), write(2), read(2), end('reading')] },
     between: { label: 'none between two calls', events: [exchange(2), exchange(1),
       write(0), write(1), write(2), barrier('all three partial sums are there.'), read(0), read(1),

@@ -95,7 +95,7 @@
         table(name, ids, `${step.tokens[name]} tokens`, blocks));
       stage.append(html('div', { class: 'bt', role: 'img', 'aria-label': inWords(step, blocks) },
         html('div', { class: 'bt-tables' }, html('div', {}, 'block tables'),
-          rows.length ? rows : html('div', { class: 'bt-length' }, '(nobody yet)')),
+          rows.length ? rows : html('div', { class: 'bt-length' }, '(none yet)')),
         html('div', { class: 'bt-pool' }, blocks.map((block) => card(block, step))),
         legend()));
     },

@@ -38,6 +38,7 @@ const kvGrowth = (() => {
     .yk-device { border: 2px solid currentColor; pointer-events: none; }
     .yk-device > b { position: absolute; top: -22px; inset-inline-end: 0; white-space: nowrap; }
     .yk-part { border: 1px solid var(--y-line); overflow: hidden; }
+    .yk-part.yk-thin { border-inline-width: 0; }
     .yk-part.yk-w { background: var(--y-orange-soft); }
     .yk-part.yk-k { background: var(--y-blue-soft); }
     .yk-part.yk-over { border: 1px dashed var(--y-red);
@@ -59,6 +60,7 @@ const kvGrowth = (() => {
   const DEVICES = [['16', '16 GB'], ['24', '24 GB'], ['80', '80 GB'], ['141', '141 GB'],
     ['640', '8 × 80 GB'], ['1128', '8 × 141 GB']];
   const MOST_APART = 100; // requests that are drawn one by one
+  const OUTLINED = 0.012; // of the width: a request that is narrower has no outline, or outlines are all one sees
   const count = (value) => value.toLocaleString('en');
 
   /** Bytes for people: whole below a megabyte, three digits above. */
@@ -86,7 +88,7 @@ const kvGrowth = (() => {
     const columns = ['', 'factors', 'bytes'].map((name, index) => name
       ? html('th', { scope: 'col', class: index === 2 ? 'yk-bytes' : null }, name) : html('td', {}));
     return html('table', { class: 'yk' },
-      html('thead', {}, html('tr', {}, columns, html('td', { class: 'yk-bar', 'aria-hidden': 'true' }, '× 1,000 a mark'))),
+      html('thead', {}, html('tr', {}, columns, html('td', { class: 'yk-bar', 'aria-hidden': 'true' }, 'log scale, × 1,000 a mark'))),
       html('tbody', {},
         row('a token, a layer', of, size.layer),
         row('a token', `× ${model.layers} layers`, size.token),
@@ -113,7 +115,7 @@ const kvGrowth = (() => {
     for (const [first, end] of groups.filter(([from, to]) => to > from)) {
       const length = size.request * (end - first);
       const text = end - first === 1 ? `${end}` : `${count(first + 1)}–${count(end)}`;
-      const kind = end > size.fits ? 'yk-over' : 'yk-k';
+      const kind = `${end > size.fits ? 'yk-over' : 'yk-k'}${length / span < OUTLINED ? ' yk-thin' : ''}`;
       parts.push(part(kind, `request-${first}`, size.weights + first * size.request, length, label(length, text)));
     }
     const device = html('div', { class: 'yk-device', style: `width: ${at(set.device)}`, 'data-key': 'device' },
@@ -121,10 +123,10 @@ const kvGrowth = (() => {
     return html('div', { class: 'yk-memory', 'aria-hidden': 'true' }, parts, device);
   }
 
-  function legend() {
+  function legend(set) {
     const entry = (kind, text) => html('span', {}, html('i', { class: `yk-part ${kind}` }), text);
     return html('div', { class: 'yk-key', 'aria-hidden': 'true' }, entry('yk-w', 'weights'),
-      entry('yk-k', 'a request each'), entry('yk-over', 'does not fit'));
+      entry('yk-k', set.requests > MOST_APART ? 'requests' : 'a request each'), entry('yk-over', 'does not fit'));
   }
 
   function say(model, size, set) {
@@ -165,7 +167,7 @@ const kvGrowth = (() => {
         width: WIDTHS[values.kv], weightWidth: WIDTHS[values.dtype],
       };
       const size = kvGrowth.sizes(model, set);
-      stage.append(ladder(model, size, set), memory(size, set), legend());
+      stage.append(ladder(model, size, set), memory(size, set), legend(set));
       return say(model, size, set);
     },
   });

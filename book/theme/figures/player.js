@@ -62,8 +62,9 @@ yaie.player = (() => {
     }
     function toggle() {
       if (isPlaying()) { pause(); return; }
+      const { rests } = figure;
       figure.used();
-      if (figure.index >= figure.last) figure.go(0, pause_());
+      if (rests || figure.index >= figure.last) figure.go(0, pause_());
       wait(Math.min(300, pause_()));
       sync();
     }

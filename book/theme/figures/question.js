@@ -6,12 +6,18 @@ yaie.question = (() => {
   const { html, store, fromHtml } = yaie;
   let asked = 0;
 
+  /** An answer and its reason, which is hidden when the answer is folded to one line. */
+  const reasoned = (text, why = '') => {
+    const end = /[.?!]$/.test(text.replace(/<[^>]+>/g, '').trim()) ? ' ' : '. ';
+    return [fromHtml(text), html('span', { class: 'reason' }, end, fromHtml(why))];
+  };
+
   function choices(options) {
     asked += 1;
     const inputs = options.map((_, index) =>
       html('input', { type: 'radio', name: `predict-${asked}`, value: index }));
     const right = options.findIndex((option) => option.right);
-    const words = (index) => [fromHtml(options[index].text), '. ', fromHtml(options[index].why ?? '')];
+    const words = (index) => reasoned(options[index].text, options[index].why);
     return {
       element: html('div', { class: 'choices' }, inputs.map((input, index) =>
         html('label', {}, input, ' ', html('span', {}, fromHtml(options[index].text))))),
@@ -27,7 +33,7 @@ yaie.question = (() => {
 
   function number({ number: value, tolerance = 0, unit = '', why = '' }) {
     const input = html('input', { type: 'number', step: 'any', 'aria-label': `Your answer${unit && `, in ${unit}`}` });
-    const words = () => [`${value} ${unit}`.trim(), '. ', fromHtml(why)];
+    const words = () => reasoned(`${value} ${unit}`.trim().replace(' %', '%'), why);
     return {
       element: html('div', { class: 'choices' }, html('span', {}, input, ` ${unit}`)),
       judge() {

@@ -142,7 +142,7 @@ const sampling = (() => {
   }
 
   function table(rows, total) {
-    const head = ['token', null, 'before', 'after', ...(total ? ['drawn'] : [])].map((name) =>
+    const head = ['token', null, 'before', 'after', ...(total ? ['sampled'] : [])].map((name) =>
       name ? html('th', { scope: 'col' }, name) : html('td', { 'aria-hidden': 'true' }));
     return html('table', { class: 'ys' }, html('thead', {}, html('tr', {}, head)),
       html('tbody', {}, rows.map((each) => row(each, total))));
@@ -152,7 +152,7 @@ const sampling = (() => {
     const entry = (name, text) => html('span', {}, html('i', { class: name }), text);
     return html('div', { class: 'ys-key', 'aria-hidden': 'true' },
       entry('ys-was', 'before: temperature 1, no filter'), entry('ys-now', 'after'),
-      total ? entry('ys-share', `share of ${total} draws`) : null);
+      total ? entry('ys-share', `share of ${total} samples`) : null);
   }
 
   function say({ out, probs }, winners, named, seed) {
@@ -163,9 +163,9 @@ const sampling = (() => {
     const removed = cuts.map(([why, count]) => `${why} removes ${count.toLocaleString('en')}`).join(', ');
     const text = named.get(winners.at(-1));
     const drawn = text ? `“${word(text)}”` : 'one of the others';
-    return `${left.toLocaleString('en')} of ${out.length.toLocaleString('en')} tokens can be drawn`
+    return `${left.toLocaleString('en')} of ${out.length.toLocaleString('en')} tokens can be sampled`
       + `${removed && `: ${removed}`}. The likeliest has ${percent(Math.max(...probs))}.`
-      + (winners.length ? ` Draw ${winners.length} with seed ${seed} gives ${drawn}.` : '');
+      + (winners.length ? ` Sample ${winners.length} with seed ${seed} gives ${drawn}.` : '');
   }
 
   yaie.controlled('sampling', {
@@ -180,7 +180,7 @@ const sampling = (() => {
         format: (value) => (value < 1 ? value.toFixed(2) : 'off') },
       { name: 'minP', label: 'min-p', min: 0, max: 0.5, step: 0.01, value: 0,
         format: (value) => (value ? value.toFixed(2) : 'off') },
-      { name: 'draws', label: 'draws', min: 0, max: 300, step: 1, value: 0 },
+      { name: 'draws', label: 'samples', min: 0, max: 300, step: 1, value: 0 },
       { name: 'seed', label: 'Another seed', button: true, value: 0 },
     ],
     draw(stage, values, data) {

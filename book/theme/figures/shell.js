@@ -72,6 +72,7 @@
 
     /** The first use folds the answer; the bar stays under the pointer. */
     used() {
+      this.rests = false;
       if (this.question?.element.dataset.open !== 'true') return;
       const before = this.panel.getBoundingClientRect().top;
       this.question.fold();
@@ -84,6 +85,7 @@
       if (!asked) return;
       this.question?.waive();
       this.panel.hidden = false;
+      this.rests = false;
       this.choose(asked.choices);
       this.measure();
       this.go(asked.index);

@@ -1,5 +1,5 @@
 // Tokens go into a KV cache, which keeps each of them, and into a matrix, which absorbs them by the delta rule; copies of
-// the matrix are kept behind some blocks, and a second text goes on from one of them.
+// the matrix are kept after some blocks, and a second text goes on from one of them.
 'use strict';
 
 (() => {
@@ -58,7 +58,7 @@
       return svg('g', { 'data-key': `kept-${count}`, 'data-thing': `kept-${count}` },
         matrix.flatMap((row, at) => row.map((value, column) => square(value, left + column * size, top + at * size, size, null))),
         svg('rect', { x: left, y: top, width: 4 * size, height: 4 * size, fill: 'none', stroke: from ? 'var(--y-green)' : 'currentColor', 'stroke-width': from ? 3 : 1 }),
-        text(left + 2 * size, top + 4 * size + 15, `behind ${count}`, { anchor: 'middle' }));
+        text(left + 2 * size, top + 4 * size + 15, `after ${count}`, { anchor: 'middle' }));
     });
   }
 

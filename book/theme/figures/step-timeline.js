@@ -26,7 +26,7 @@
       const tokens = all.map((way) => told(way.host, now).length);
       const shares = all.map((way) => `${Math.round(100 * busy(way.device, now) / Math.max(1, Math.min(now, way.end)))}%`);
       const through = all.filter((way) => way.end === now).map((way) => ` ${way.label[0].toUpperCase()}${way.label.slice(1)}: through at ${now}.`);
-      const say = now ? `At ${now}: ${listed(tokens)} tokens are told; the device was busy for ${listed(shares)} of the time.${through.join('')}`
+      const say = now ? `At ${now} the clients have ${listed(tokens)} tokens; the device was busy for ${listed(shares)} of the time.${through.join('')}`
         : 'The same four tokens, three ways. Nothing is planned yet.';
       return { say, now, place: `time ${now} of ${end}` };
     });

@@ -23,7 +23,7 @@
     right: '✓ the draft was right',
     instead: '✓ counts, and is the last',
     bonus: '✓ counts: the bonus',
-    dropped: '✗ behind a wrong draft',
+    dropped: '✗ after a wrong draft',
   };
   const token = (word, kinds, key) => html('span', { 'data-key': key, 'data-thing': key ? kinds : null, class: `vd-token ${kinds.replace(/\b(?=\w)/g, 'vd-')}` }, `${MARKS[kinds] ?? ''}${word}`);
   const example = (kind, words) => html('span', {}, token('a', kind), ` ${words}`);
@@ -36,7 +36,7 @@
             token(word, kind, `token-${number}-${place}`))))),
         tables(
           ...(step.rows.length ? [[
-            ['row of', 'guessed', 'drawn', 'verdict'],
+            ['row of', 'guessed', 'sampled', 'verdict'],
             ...step.rows.map(({ input, guess, draw, verdict }) => [input, guess, draw, VERDICTS[verdict]]),
           ]] : []),
           [['count', 'is'], ...step.counts]),

@@ -30,8 +30,8 @@ def record(part: Part) -> Trace:
     """Twelve calls of the cache manager or so, with the pool after each."""
     pool = Pool(part)
     pool.note(
-        f"A pool of {NUM_BLOCKS} blocks, {BLOCK_SIZE} tokens each. All are free: nobody holds one, and "
-        "the radix tree knows of no prefix."
+        f"A pool of {NUM_BLOCKS} blocks, {BLOCK_SIZE} tokens each. All are free: no table names one, "
+        "and the radix tree knows of no prefix."
     )
     _the_first_comes(pool)
     _the_second_shares(pool)
@@ -214,7 +214,7 @@ def _a_fork(pool: Pool) -> None:
     wrote = pool.compute("C")
     pool.note(
         f"C comes and asks for two answers (n = 2). Its prompt is computed once, into "
-        f"{listed(wrote, 'block')} behind the shared ones.",
+        f"{listed(wrote, 'block')} after the shared ones.",
         wrote=wrote,
     )
     pool.arrive("C′", fork_of="C")
@@ -228,9 +228,9 @@ def _a_fork(pool: Pool) -> None:
     wrote = pool.compute("C′")
     told = " and ".join(f"block {old} is copied to {new}" for old, new in copies) or "nothing is"
     pool.note(
-        "C′ computes the prompt's last token itself, to have logits to draw from. C holds that block "
+        "C′ computes the prompt's last token itself, to have logits to sample from. C holds that block "
         f"too, so {told} first, and the table of C′ alone changes: copy-on-write. The full blocks "
-        "stay shared; nobody writes to them.",
+        "stay shared; no request writes to them.",
         wrote=wrote,
         copied=[list(pair) for pair in copies],
     )
@@ -247,9 +247,9 @@ def _one_goes_another_comes(pool: Pool) -> None:
     pool.end("A")
     free = [block for block in table if not pool.refs(block)]
     pool.note(
-        f"A is done. {listed(free, 'Block')} had room left, so nobody can reuse it: it is free. "
+        f"A is done. {listed(free, 'Block')} had room left, so no other text can reuse it: it is free. "
         f"{listed(pool.cached_blocks(), 'Block')} are in no table any more, but stay cached in the "
-        "tree until somebody needs the room."
+        "tree until a request needs the room."
     )
     cached, free = pool.cached_blocks(), pool.free_blocks()
     d = pool.arrive("D")
@@ -279,7 +279,7 @@ def _asked_again(pool: Pool) -> None:
     pool.make_room("A")
     wrote = pool.compute("A")
     pool.note(
-        f"Somebody asks A's question again. {found} of its {length} tokens are still cached, its "
+        f"Another client asks A's question again. {found} of its {length} tokens are still cached, its "
         f"question among them; {counted(length - found, 'token')} must be computed, in "
         f"{listed(wrote, 'block')}.",
         wrote=wrote,

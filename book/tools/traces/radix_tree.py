@@ -194,7 +194,7 @@ def _the_third(desk: Desk) -> None:
 def _unlock_and_another(desk: Desk) -> None:
     desk.end("A")
     desk.note(
-        "A is done and unlocks its path. Its blocks stay: somebody may ask the same again. "
+        "A is done and unlocks its path. Its blocks stay: another client may ask the same. "
         f"{counted(desk.view.tree.num_evictable, 'block')} could be evicted now.",
         "unlock A",
     )
@@ -225,7 +225,7 @@ def _eviction(desk: Desk) -> None:
     )
     found = desk.match("A")
     desk.note(
-        f"Somebody asks A's question again. {counted(found.cached, 'block')} of its seven are still "
+        f"Another client asks A's question. {counted(found.cached, 'block')} of its seven are still "
         "there, and a match counts as a use: other leaves are older now.",
         "match A",
         "A",

@@ -1,4 +1,4 @@
-"""Two texts that begin alike, token by token into a matrix, with copies of it behind some blocks.
+"""Two texts that begin alike, token by token into a matrix, with copies of it after some blocks.
 
 The matrix is that of the part's delta rule; from where the second text goes on, its checkpoints say.
 """
@@ -38,7 +38,7 @@ TWO = [("sat", [3, 0, 0, 4]), ("and", [0, 4, -2, 0]), ("saw", [5, 0, 2, 2]), ("i
 
 
 def record(part: Part) -> Trace:
-    """Two tracks; each has its tokens, and a step for each of them behind the first."""
+    """Two tracks; each has its tokens, and a step for each of them after the first."""
     memory = Memory(part("state_cache"))
     one: dict[str, Any] = {"label": "one text", "tokens": _tokens(ALIKE + ONE)}
     one["steps"] = memory.text(one["tokens"], 0)
@@ -56,7 +56,7 @@ def _tokens(text: list[tuple[str, list[int]]]) -> list[dict[str, Any]]:
 
 
 class Memory:
-    """The part at work: one slot for the running text, and copies by the block that they lie behind."""
+    """The part at work: one slot for the running text, and copies by the block that they follow."""
 
     def __init__(self, package: Any) -> None:
         self._package = package
@@ -95,7 +95,7 @@ class Memory:
     def _with(
         self, state: Any, key: list[float], value: list[float] | None = None, fade: float = 1.0
     ) -> tuple[Any, Any]:
-        """(what the key reads, the state behind it) of one token. value: written; None: nothing is."""
+        """(what the key reads, the state after it) of one token. value: written; None: nothing is."""
         import torch
 
         k = torch.tensor(key, dtype=torch.float64).view(1, 1, 4)
@@ -143,7 +143,7 @@ def _counted(number: int, word: str) -> str:
 
 
 def _vector(values: list[float]) -> str:
-    """Numbers with one digit behind the point, if they are not whole."""
+    """Numbers with one digit after the point, if they are not whole."""
     shown = [f"{value:.1f}".removesuffix(".0").replace("-", "−") for value in values]
     return f"({', '.join('0' if one == '−0' else one for one in shown)})"
 
@@ -155,12 +155,12 @@ def _say(step: dict[str, Any], tokens: Any, token: Any, read: list[float]) -> st
     if token is None:
         return (
             f"Keys and values of the first {cached} tokens are there, in {cached // BLOCK} blocks. "
-            f"The last copy of the matrix is behind {resumed}: the text goes on from there, and "
+            f"The last copy of the matrix is after {resumed}: the text goes on from there, and "
             f"{_counted(cached - resumed, 'token')} must be computed again."
         )
     word, first = token["word"], tokens[0]["word"]
     again = f"Computed again, though its keys are there: “{word}”. " if count <= cached else ""
-    taken = f" A copy is kept behind token {count}." if kept and kept[-1]["count"] == count else ""
+    taken = f" A copy is kept after token {count}." if kept and kept[-1]["count"] == count else ""
     copies = {0: "", 1: ", 16 in its copy"}.get(
         len(kept), f", {16 * len(kept)} in {len(kept)} copies"
     )

@@ -143,14 +143,13 @@ def _seen(clock: Clock, tokens: int, before: dict[str, Any] | None) -> dict[str,
     begin = before["now"] if before else 0
     waited = sum(end - at for name, _, at, end in clock.host if name == "wait" and at >= begin)
     busy = sum(min(end, last) - at for _, _, at, end in clock.device if at < last)
-    got = f"token {total} is told" if tokens else "nothing is told yet"
-    wait = (
-        f"the host has waited {waited} units in it" if waited else "the host has not waited in it"
-    )
+    got = f"the client has token {total}" if tokens else "the client has nothing yet"
+    units = f"{waited} unit" if waited == 1 else f"{waited} units"
+    wait = f"the host waited for {units}" if waited else "the host did not wait"
     return {
         "say": (
             f"After this call {got}, at {last}; {wait}. "
-            f"The device has been busy for {busy} of {last} units."
+            f"The device worked for {busy} of {last} units."
         ),
         "host": [list(span) for span in clock.host],
         "device": [list(span) for span in clock.device],

@@ -39,7 +39,7 @@ def record(part: Part) -> Trace:
 
 
 def _draws(story: Sequence[int], num_known: int, drafts: Sequence[int]) -> list[int]:
-    """What the scripted model draws behind the text and behind each draft: behind a wrong one it goes
+    """What the scripted model samples after the text and after each draft: after a wrong one it goes
     on with what followed that token in the prompt, as a model might."""
     draws = []
     right = True
@@ -65,7 +65,7 @@ def _kinds(num_tokens: int) -> list[str]:
 def _first(num_known: int) -> dict[str, Any]:
     text = [WORDS.index(word) for word in (PROMPT + ANSWER)[:num_known]]
     return {
-        "say": f"The prompt has been computed, and the model has drawn the first token, {ANSWER[0]}. "
+        "say": f"The prompt has been computed, and the model has sampled the first token, {ANSWER[0]}. "
         "It is known, and not computed yet: it is the input of the next pass.",
         "blocks": _cells(text, _kinds(num_known)),
         "rows": [],
@@ -84,7 +84,7 @@ def _counts(num_tokens: int, num_computed: int, num_full: int) -> list[list[Any]
 def _guess(text: list[int], place: int | None, drafts: list[int]) -> dict[str, Any]:
     kinds = _kinds(len(text))
     if place is None:
-        say = "What the text ends in has not stood anywhere before. Nothing is guessed."
+        say = "The end of the text is nowhere before it. Nothing is guessed."
     else:
         length = next(
             n for n in range(LONGEST, 0, -1) if text[place - n : place] == text[len(text) - n :]
@@ -94,8 +94,8 @@ def _guess(text: list[int], place: int | None, drafts: list[int]) -> dict[str, A
             kinds[at] += " found"
         guess = " ".join(WORDS[token] for token in drafts)
         say = (
-            f"The text ends in “{found}”. That stood before, at token {place - length + 1}; "
-            f"there “{guess}” followed. These are the drafts."
+            f"The text ends in “{found}”. It has that at token {place - length + 1} too, and goes on "
+            f"with “{guess}” there. These are the drafts."
         )
     computed = len(text) - 1
     return {
@@ -130,15 +130,17 @@ def _verified(
         number = {1: "The one draft was", 2: "Both drafts were"}.get(
             right, f"All {right} drafts were"
         )
-        end = f"{number} right, and the draw behind the last is a bonus: {len(gained)} tokens."
+        end = f"{number} right, and the sample after the last is a bonus: {len(gained)} tokens."
     elif right == 0:
         end = (
-            "The first draft was wrong, and the draw in its place counts: "
+            "The first draft was wrong, and the sample in its place counts: "
             f"{WORDS[gained[0]]}. One token, as without drafts."
         )
     else:
         number = "1 draft was" if right == 1 else f"{right} drafts were"
-        end = f"{number} right, and the draw in the place of the next counts: {len(gained)} tokens."
+        end = (
+            f"{number} right, and the sample in the place of the next counts: {len(gained)} tokens."
+        )
     ends = " The answer is over." if WORDS[gained[-1]] == "end" else ""
     kinds = [*_kinds(len(text)), *["right"] * right, *["wrong"] * (len(drafts) - right)]
     rows_said = f"{len(draws)} rows" if len(draws) > 1 else "one row"

@@ -30,10 +30,10 @@ def make(part: ModuleType, count: int) -> Any:
 
 
 def keep(checkpoints: Any, request: Request, block: int, depth: int = 1) -> Any:
-    """Save behind a block, and file it as it is; the slot."""
+    """Save after a block, and file it as it is; the slot."""
     slot = checkpoints.save(request, block, depth)
     pending = checkpoints.num_pending
-    expect(slot is not None, f"no slot for the state behind block {block}, with {pending} pending")
+    expect(slot is not None, f"no slot for the state after block {block}, with {pending} pending")
     path = [*range(1000 + 10 * block, 1000 + 10 * block + depth - 1), block]
     checkpoints.file(path, path)
     return slot

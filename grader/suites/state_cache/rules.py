@@ -78,7 +78,7 @@ def drawn(*shape: int, seed: int, dtype: torch.dtype = F64) -> Tensor:
 def conv(
     x: Tensor, weight: Tensor, bias: Tensor | None, tails: Tensor, lens: list[int], silu: bool
 ) -> tuple[Tensor, Tensor]:
-    """What comes of tokens [sum of lens, channels], and the tails behind them."""
+    """What comes of tokens [sum of lens, channels], and the tails after them."""
     x, weight, tails = x.double(), weight.double(), tails.double()
     outs, after = [], []
     starts = [0]
@@ -97,7 +97,7 @@ def conv(
 
 
 def delta(tokens: Mapping[str, Tensor], states: Tensor) -> tuple[Tensor, Tensor]:
-    """What comes of [n, C] tokens, and the states behind them. tokens: q, k, v, log_decay, beta."""
+    """What comes of [n, C] tokens, and the states after them. tokens: q, k, v, log_decay, beta."""
     q, k, v, log_decay, beta = (tokens[name].double() for name in NAMES)
     group = v.shape[2] // k.shape[2]
     state, outs = states.double().clone(), []

@@ -1,4 +1,4 @@
-"""Task 22.5: which states are kept behind which blocks, and which give way."""
+"""Task 22.5: which states are kept after which blocks, and which give way."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -23,8 +23,8 @@ from grader.suites.state_cache.desk import FIRST, Plain, keep, make, running
 from yaie.core.request import RequestStatus
 
 DEEPEST = (
-    "Keys and values of all these blocks are there, and a state behind some of them alone. A request "
-    "goes on from the last of those: blocks behind it are computed again, as their tokens are missing "
+    "Keys and values of all these blocks are there, and a state after some of them alone. A request "
+    "goes on from the last of those: blocks after it are computed again, as their tokens are missing "
     "in that state."
 )
 USED = "What was used last is most likely to be used again: use makes it the last to go."
@@ -33,7 +33,7 @@ HALF = (
     "States of running requests hold half of the slots at most, count // 2: the tree would lose all "
     "that it has to requests that may never file anything."
 )
-AGAIN = "What was pending behind this block is dropped first, and its slot is free."
+AGAIN = "What was pending after this block is dropped first, and its slot is free."
 KEPT = (
     "The tree keeps the blocks that it had: path[i], where mine[i] has the same tokens. The state is "
     "found by the block in the tree."
@@ -44,7 +44,7 @@ PLACE = (
 LOST = (
     "A state that finds one filed where it is to go is given up: the one there has not been used."
 )
-THERE = "One state behind a block is enough: the slot of the other is free again."
+THERE = "One state after a block is enough: the slot of the other is free again."
 OVER = (
     "A request that has ended, or was preempted, files no block of that time. `Life.is_over` says so; "
     "what belongs to it is free again."
@@ -64,7 +64,7 @@ def slots_left(checkpoints: Any, count: int) -> list[int]:
 
 @task("22.5")
 def test_a_match_goes_back_to_the_last_state(part: ModuleType) -> None:
-    """Blocks with a state behind the second and the fourth: a match of six is one of four."""
+    """Blocks with a state after the second and the fourth: a match of six is one of four."""
     checkpoints = make(part, 8)
     expect_equal(checkpoints.depth([1, 2, 3]), 0, "depth where nothing is kept", why=DEEPEST)
     keep(checkpoints, running("a"), 12, 2)
@@ -75,7 +75,7 @@ def test_a_match_goes_back_to_the_last_state(part: ModuleType) -> None:
         expect_equal(got, right, f"depth of a match of {length} blocks", why=DEEPEST)
     checkpoints.save(running("b"), 16, 6)
     expect_equal(
-        checkpoints.depth(blocks), 4, "depth where the state behind block 16 is pending",
+        checkpoints.depth(blocks), 4, "depth where the state after block 16 is pending",
         why="A pending state is not in the tree: its request's step may not have been computed.",
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_slots_are_handed_out_once(part: ModuleType) -> None:
     right = list(range(FIRST, FIRST + 6))
     expect_equal(sorted(slots.values()), right, "the slots of six states", why=OLDEST)
     for block, slot in slots.items():
-        expect_equal(checkpoints.use(block), slot, f"the slot behind block {block}")
+        expect_equal(checkpoints.use(block), slot, f"the slot of the state after block {block}")
     with expect_raises(KeyError, "use of a block without a state"):
         checkpoints.use(99)
 
@@ -126,7 +126,7 @@ def test_running_requests_have_half_of_all(part: ModuleType) -> None:
 
 @task("22.5")
 def test_saved_again_is_saved_once(part: ModuleType) -> None:
-    """A second state behind the same block takes the place of the first, and no slot is lost."""
+    """A second state after the same block takes the place of the first, and no slot is lost."""
     checkpoints = make(part, 2)
     request = running("a")
     for _ in range(3):
@@ -144,7 +144,7 @@ def test_a_state_is_filed_behind_the_block_of_the_tree(part: ModuleType) -> None
     slot = checkpoints.save(running("a"), 11, 2)
     checkpoints.file([10, 11], [20, 21])
     expect_equal(list(checkpoints.filed), [21], "blocks with a state", why=KEPT)
-    expect_equal(checkpoints.use(21), slot, "the slot behind block 21", why=KEPT)
+    expect_equal(checkpoints.use(21), slot, "the slot of the state after block 21", why=KEPT)
     checkpoints.save(running("b"), 31, 2)
     checkpoints.file([31, 32], [31, 32])
     expect_equal(list(checkpoints.filed), [21], "blocks with a state, saved at depth 2", why=PLACE)
@@ -153,7 +153,7 @@ def test_a_state_is_filed_behind_the_block_of_the_tree(part: ModuleType) -> None
     expect_equal(
         list(checkpoints.filed), [21], "blocks with a state, filed a second time", why=THERE
     )
-    expect_equal(checkpoints.use(21), slot, "the slot behind block 21 then", why=THERE)
+    expect_equal(checkpoints.use(21), slot, "the slot of the state after block 21 then", why=THERE)
     expect_equal(checkpoints.num_pending, 0, "pending states then", why=THERE)
     slots = [slot, *slots_left(checkpoints, 5)]
     expect_equal(sorted(slots), list(range(FIRST, FIRST + 6)), "all slots, filled up", why=THERE)
@@ -341,7 +341,7 @@ def test_no_call_searches_what_is_kept(part: ModuleType) -> None:
 
 
 def expect_thousands(part: ModuleType) -> None:
-    """A text of 1,200 blocks with a state behind each, all filed at once, evicted at once; and so many
+    """A text of 1,200 blocks with a state after each, all filed at once, evicted at once; and so many
     that are over."""
     count, request = 1200, running("long")
     kept, blocks = part.Checkpoints(FIRST, 2 * count), list(range(5000, 5000 + count))

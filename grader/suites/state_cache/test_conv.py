@@ -35,7 +35,7 @@ SHORT = (
     "by as many places as there are tokens."
 )
 NONE = "A sequence without tokens has moved on by nothing. Its tail stays, to the bit."
-BEHIND = "Rows behind the last sequence fill up a batch. They belong to none, and out is 0 there."
+BEHIND = "Rows after the last sequence fill up a batch. They belong to none, and out is 0 there."
 CUT = "What a call leaves in the tails is all that the next one needs of the tokens before."
 SILU = "SiLU comes last, of the sum with its bias."
 WIDE = "Inputs of 16 bits are widened to the dtype of tails before anything is multiplied or added."
@@ -46,7 +46,7 @@ DIGITS = (
 LAST = "The sum, the bias and SiLU are as wide as the tails; x's dtype comes last, once."
 LEFT = "The caller may need them again: tails are returned as new tensors."
 LOOP = (
-    "A loop over tokens or over sequences launches kernels for each. Put every sequence behind its tail "
+    "A loop over tokens or over sequences launches kernels for each. Put every sequence after its tail "
     "in one row, and a loop over the width is all that is left."
 )
 SQUARE = "Each output is a sum of `width` products: nothing of the size [T, T] is needed."
@@ -113,7 +113,7 @@ def check(got: tuple[Any, Any], given: Any, lens: list[int], silu: bool, why: st
         kinds["SiLU was computed, and was not asked for."] = lambda: other(silu=True)
     if bias is not None:
         kinds[f"The bias was left out. {SILU}"] = lambda: other(bias=None)
-        kinds[f"The bias was added behind SiLU. {SILU}"] = lambda: plain * plain.sigmoid() + bias
+        kinds[f"The bias was added after SiLU. {SILU}"] = lambda: plain * plain.sigmoid() + bias
     expect_values(got[0][:rows], right, "out", tolerance=tolerance, why=why, kinds=kinds)
     begun = conv(x[:rows], weight, bias, torch.zeros_like(tails), lens, silu)[1]
     ends = {
@@ -121,7 +121,7 @@ def check(got: tuple[Any, Any], given: Any, lens: list[int], silu: bool, why: st
         f"The tails are the other way round. {NEWEST}": lambda: after.flip(2),
         f"What was in the tails before is gone. {SHORT}": lambda: begun,
     }
-    expect_values(got[1], after, "the tails behind it", tolerance=tolerance, why=why, kinds=ends)
+    expect_values(got[1], after, "the tails after it", tolerance=tolerance, why=why, kinds=ends)
 
 
 @task("22.1")
@@ -157,12 +157,12 @@ def test_a_sequence_without_tokens_keeps_its_tail(part: ModuleType) -> None:
 
 @task("22.1")
 def test_rows_of_no_sequence_are_zero(part: ModuleType) -> None:
-    """Behind the last sequence there are rows of padding, which may hold anything."""
+    """After the last sequence there are rows of padding, which may hold anything."""
     given, lens = case([2, 3], behind=4), [2, 3]
     given[0][5:] = torch.nan
     got = run(part, *given, lens)
     expect_equal(list(got[0].shape), [9, 4], "the shape of out")
-    expect_values(got[0][5:], torch.zeros(4, 4), "the rows behind the last sequence", why=BEHIND)
+    expect_values(got[0][5:], torch.zeros(4, 4), "the rows after the last sequence", why=BEHIND)
     check(got, given, lens, False, BEHIND)
 
 
@@ -174,7 +174,7 @@ def test_a_sequence_may_be_cut_anywhere(part: ModuleType) -> None:
     for cut in (1, 2, 5):
         first, middle = run(part, x[:cut], weight, bias, tails.clone(), [cut])
         second, after = run(part, x[cut:], weight, bias, middle, [6 - cut])
-        why = f"Cut behind token {cut}. {CUT}"
+        why = f"Cut after token {cut}. {CUT}"
         check((torch.cat([first, second]), after), given, lens, False, why)
 
 
@@ -201,7 +201,7 @@ def test_sums_are_as_wide_as_the_tails(part: ModuleType) -> None:
     expect_values(out, right.to(BF16), "out", tolerance=2.0**-7, dtype=BF16, why=WIDE)
     off = ((out.double() - right).abs() / right.abs().clamp(min=1.0)).max()
     expect_values(off.clamp(min=2.0**-8), torch.tensor(2.0**-8), "its largest error", why=WIDE)
-    expect_values(after, ends, "the tails behind it", dtype=F32, tolerance=0.0, why=DIGITS)
+    expect_values(after, ends, "the tails after it", dtype=F32, tolerance=0.0, why=DIGITS)
     weight /= 64
     low = torch.full_like(bias, -10.0)  # there a small change of the sum is a large one of SiLU
     out, _ = run(part, x, weight, low, tails, lens, True)
@@ -269,5 +269,5 @@ def test_any_batch(
     """Any lengths give what the tokens give one by one."""
     given = case(lens, width, 3, seed, behind)
     got = run(part, *given, lens, silu)
-    expect_values(got[0][sum(lens) :], torch.zeros(behind, 3, dtype=F64), "rows behind", why=BEHIND)
+    expect_values(got[0][sum(lens) :], torch.zeros(behind, 3, dtype=F64), "rows after", why=BEHIND)
     check(got, given, lens, silu, f"{OWN} {SHORT}")

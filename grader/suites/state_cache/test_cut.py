@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from grader.kit import examples, expect_equal, note, task
 
 END = (
-    "A state is that behind the last token of a step. Kept behind a block, it must be the state behind "
+    "A state is that after the last token of a step. Kept after a block, it must be the state after "
     "the block's last token: the share ends there, depth * block_size - start tokens on."
 )
 FIRST_PLACE = (
@@ -64,7 +64,7 @@ def right_cut(
 
 @task("22.5")
 def test_a_share_by_hand(part: ModuleType) -> None:
-    """Blocks of four, a prompt of 41 tokens, states wanted behind blocks 5 and 10."""
+    """Blocks of four, a prompt of 41 tokens, states wanted after blocks 5 and 10."""
     for asked, right in (
         ((0, 41, 4, [5, 10], None), (20, 5)),
         ((20, 21, 4, [5, 10], None), (20, 10)),
@@ -91,6 +91,6 @@ def test_a_share_by_hand(part: ModuleType) -> None:
 def test_any_share(
     part: ModuleType, start: int, num_tokens: int, size: int, wanted: list[int], least: int | None
 ) -> None:
-    """The first wanted place behind its first token, or else the last whole block if it is worth it."""
+    """The first wanted place after its first token, or else the last whole block if it is worth it."""
     asked = start, num_tokens, size, wanted, least
     expect_cut(part, asked, right_cut(*asked))

@@ -29,12 +29,12 @@ from grader.suites.state_cache.rules import (
 )
 
 LEFT = (
-    "Of what token s writes, the decays of the tokens behind it are left, s + 1 to t: not its own, and "
+    "Of what token s writes, the decays of the tokens after it are left, s + 1 to t: not its own, and "
     "those up to the reading token with its own."
 )
 DIGITS = (
     "Each entry is the exponential of the sum between two tokens. The difference of two long sums has "
-    "lost the digits of the weak decays behind a strong one, and exp(-sum) overflows."
+    "lost the digits of the weak decays after a strong one, and exp(-sum) overflows."
 )
 NOTHING = (
     "exp(-300) is a number like others, and leaves of 1e60 nothing to be seen. A log_decay that is "
@@ -45,8 +45,8 @@ SYSTEM = (
     "both sides, so this is a triangular system whose diagonal is 1."
 )
 BORDER = (
-    "The state behind a chunk is what the decays of all its tokens leave of S, and of each k_s u_s^T "
-    "what those behind s leave, once. The next chunk begins with its own first decay."
+    "The state after a chunk is what the decays of all its tokens leave of S, and of each k_s u_s^T "
+    "what those after s leave, once. The next chunk begins with its own first decay."
 )
 READ = "A token reads what it has written itself, with nothing decayed of it: left_tt is 1."
 FILL = (
@@ -89,7 +89,7 @@ def check(got: tuple[Any, Any], tokens: Mapping[str, Tensor], states: Tensor, wh
             after + states.double() * (1 - twice)
         ),
     }
-    expect_values(got[1], after, f"the states behind the chunk{told}", **how, kinds=kinds)
+    expect_values(got[1], after, f"the states after the chunk{told}", **how, kinds=kinds)
 
 
 def exact_decays(log_decay: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def check(got: tuple[Any, Any], tokens: Mapping[str, Tensor], states: Tensor, wh
     kinds = _kinds(tokens, states)
     # First the state: what is read is wrong with it.
     expect_values(
-        got[1], after, "the states behind the token", tolerance=tolerance, dtype=states.dtype, why=why,
+        got[1], after, "the states after the token", tolerance=tolerance, dtype=states.dtype, why=why,
         kinds={told: _second(mistake) for told, mistake in kinds.items()},
     )  # fmt: skip
     reads = {told: _first(mistake) for told, mistake in kinds.items()}
@@ -104,7 +104,7 @@ def _kinds(tokens: Mapping[str, Tensor], states: Tensor) -> dict[str, Any]:
         return torch.einsum("nhkv,nhk->nhv", after, q), after
 
     return {
-        f"The state decays behind the write here. {ORDER}": late,
+        f"The state decays after the write here. {ORDER}": late,
         f"What the key finds was read before the state has decayed. {ORDER}": lambda: rule(
             found_in(before), v, before * decay
         ),

@@ -42,7 +42,7 @@ OTHERS = (
 )
 ONCE = (
     "Between the tokens of a sequence the state stays in registers: it is loaded before the first and "
-    "stored behind the last."
+    "stored after the last."
 )
 SLOT = "Sequence i has slot slots[i] of the pool, and rows starts[i] to starts[i + 1] of the batch."
 GROUP = "Value head h goes with key head h // GROUP: the heads of one group are neighbours."
@@ -97,7 +97,7 @@ def expected(
     tokens: Mapping[str, Tensor], pool: Tensor, lens: list[int], slots: list[int],
     fresh: list[bool], most: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """out and the pool behind it, float64."""
+    """out and the pool after it, float64."""
     out = torch.full(tokens["v"].shape, UNTOUCHED, dtype=torch.float64)
     after, first = pool.double().clone(), 0
     for length, slot, is_fresh in zip(lens, slots, fresh, strict=True):

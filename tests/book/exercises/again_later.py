@@ -103,7 +103,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     "triton-paged-attention-price-of-the-parts": lambda: (
         100 * (16 * 32 * 129 * 4 + 16 * 32 * 129 * 4) / (8192 * kv_bytes(1, 8, 128))
     ),
-    "triton-paged-attention-one-layer": lambda: 32 * 8192 * LLAMA_70B / 80 / H200_BYTES * 1e6,
+    "triton-paged-attention-one-layer": lambda: 32 * 8192 * LLAMA_8B / 32 / H200_BYTES * 1e6,
     "triton-sampling-a-sort": lambda: 16 * (64 * 151936 * 4) / H200_BYTES * 1e6,
     "triton-sampling-rounds": lambda: 100 * 0.3 * 0.3 * 0.3 * 0.3,
     "triton-sampling-share-of-the-step": lambda: 10 / 4.3,
@@ -139,6 +139,7 @@ AGAIN: dict[str, Callable[[], float]] = {
         (160e9 - LLAMA_70B_W - LLAMA_70B_W / 16384 * 4 - 128256 * 16384) / 1e9
     ),
     "tensor-parallel-ring-of-eight": lambda: 80 * 2 * ring(8, 8192) / 1e6,
+    "tensor-parallel-a-rack": lambda: 2 + sum(8192 * 2 / 900e9 for _ in range(71)) * 1e6,
     "tensor-parallel-too-few-heads": lambda: 20e9 / kv_bytes(48, 1, 128),
     "tensor-parallel-four-cards": lambda: (
         QWEN_32B_W * 2 / H200_BYTES / (QWEN_32B_W / 2 / H200_BYTES + 128 * 8e-6)

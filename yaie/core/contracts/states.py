@@ -180,7 +180,7 @@ class ShortConv(Protocol):
         starts: "Tensor",
         silu: bool = False,
     ) -> "tuple[Tensor, Tensor]":
-        """A causal convolution of each channel over time, and the tails behind it.
+        """A causal convolution of each channel over time, and the tails after it.
 
             out_t = weight[:, -1] x_t + weight[:, -2] x_(t-1) + ... + weight[:, 0] x_(t-width+1) + bias
 
@@ -223,7 +223,7 @@ class DeltaStep(Protocol):
         q, k: [n, heads, d_k]. v: [n, v_heads, d_v]; value head h goes with head h // (v_heads // heads).
         log_decay, beta: [n, v_heads]. states: [n, v_heads, d_k, d_v], S of each, float32 or float64.
 
-        Returns (out [n, v_heads, d_v], states behind the token), both of the dtype of states, in which
+        Returns (out [n, v_heads, d_v], states after the token), both of the dtype of states, in which
         all is computed. The given states may be overwritten; nothing else may. The number of operations
         does not depend on n, nor on the heads.
         """
@@ -245,7 +245,7 @@ class DeltaChunk(Protocol):
         """What C calls of `DeltaStep` give, in products of matrices.
 
         As for a step, with [n, C, ...] for [n, ...]: out is [n, C, v_heads, d_v], and states are those
-        behind the last token. Tokens of zeros leave the state as it is: a chunk that a sequence does not
+        after the last token. Tokens of zeros leave the state as it is: a chunk that a sequence does not
         fill has them at its end. log_decay is 0 at most, and may be so low that nothing is left. The
         number of operations does not depend on n, on C, nor on the heads. Nothing is read back from the
         device; `torch.linalg.solve` does, to see whether there is a solution.
@@ -319,9 +319,9 @@ class WriteStates(Protocol):
 # ANCHOR: checkpoints
 class Checkpoints(Protocol):
     """Lab 22. `Checkpoints(first, count)`: slots first to first + count - 1, for copies of states. Each
-    is free, or holds the state behind one block of a table.
+    is free, or holds the state after one block of a table.
 
-    A block in the radix tree stands behind one prefix alone, so its number names the prefix. A state is
+    A block in the radix tree ends one prefix alone, so its number names the prefix. A state is
     pending while the block is that of a running request, and filed once it is in the tree. No call takes
     longer the more states are kept.
     """
@@ -330,7 +330,7 @@ class Checkpoints(Protocol):
 
     @property
     def filed(self) -> "Collection[int]":
-        """The blocks in the tree behind which a state is kept."""
+        """The blocks in the tree after which a state is kept."""
         ...
 
     @property
@@ -340,24 +340,24 @@ class Checkpoints(Protocol):
 
     def depth(self, blocks: "Sequence[int]") -> int:
         """How many of these leading blocks of a text, all of them in the tree, may be reused: up to the
-        last one with a state behind it."""
+        last one with a state after it."""
         ...
 
     def use(self, block: int) -> int:
-        """The slot behind a block in the tree, which is now the last to go. Raises KeyError."""
+        """The slot of the state after a block of the tree, now the last to go. Raises KeyError."""
         ...
 
     def save(self, request: "Request", block: int, depth: int) -> int | None:
-        """A slot for the state behind a request's block, its `depth`th; None if there is none to be had.
+        """A slot for the state after a request's block, its `depth`th; None if there is none to be had.
 
-        What was pending behind that block is dropped. At most count // 2 states are pending, the new one
+        What was pending after that block is dropped. At most count // 2 states are pending, the new one
         included, even if slots are free; otherwise None. If no slot is free, the least recently used of
         the tree's gives way; being filed and `use` are uses.
         """
         ...
 
     def drop(self, block: int) -> None:
-        """The state behind a request's block is no longer wanted."""
+        """The state after a request's block is no longer wanted."""
         ...
 
     def sweep(self) -> None:
@@ -368,18 +368,18 @@ class Checkpoints(Protocol):
         """A request's leading blocks are in the tree now, as those of `path`: the same, or others with
         the same tokens, which were there before.
 
-        What is pending behind mine[i] is filed behind path[i] if it is of depth i + 1. If there is a
-        state behind path[i], that one stays, which is no use of it, and the pending one's slot is free
+        What is pending after mine[i] is filed after path[i] if it is of depth i + 1. If there is a
+        state after path[i], that one stays, which is no use of it, and the pending one's slot is free
         again. Whether the request still runs is not asked: `sweep` has been called before.
         """
         ...
 
     def has_pending(self, blocks: "Iterable[int]") -> bool:
-        """Whether a state behind one of these is to be filed."""
+        """Whether a state after one of these is to be filed."""
         ...
 
     def evicted(self, blocks: "Iterable[int]") -> None:
-        """These blocks are in the tree no more, and neither are states behind them."""
+        """These blocks are in the tree no more, and neither are states after them."""
         ...
 
 
@@ -396,13 +396,13 @@ class CutShare(Protocol):
     ) -> tuple[int, int]:
         """Where a share of a prompt has to end for its state to be kept.
 
-        A state is that behind the last token computed: it can be kept at the end of a step alone, and
+        A state is that after the last token computed: it can be kept at the end of a step alone, and
         serves a prefix of whole blocks alone. The share has the tokens from start to start + num_tokens.
         wanted: depths in blocks, ascending, at which a state is wanted. least: of a share that reaches
-        none of them, and is cut anyway as the budget is used up: from which depth on the state behind
+        none of them, and is cut anyway as the budget is used up: from which depth on the state after
         its last whole block is worth keeping; None for a share that ends its prompt.
 
-        Returns (tokens of it that are computed now, depth of the state that is kept behind them): the
+        Returns (tokens of it that are computed now, depth of the state that is kept after them): the
         first wanted depth that it reaches, or that last block. Otherwise (num_tokens, 0).
         """
         ...

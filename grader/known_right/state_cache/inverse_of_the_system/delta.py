@@ -20,7 +20,7 @@ def delta_step(
 
 
 def decays(log_decay: Tensor) -> Tensor:
-    """Sums over masked copies: row t adds up what stands behind s."""
+    """Sums over masked copies: row t adds up what comes after s."""
     length = log_decay.shape[-1]
     t = torch.arange(length, device=log_decay.device)
     later = t[:, None] > t[None, :]

@@ -1,4 +1,4 @@
-"""Each token's window is gathered out of what is there: the tails, one behind the other, then x."""
+"""Each token's window is gathered out of what is there: the tails, one after the other, then x."""
 
 import torch
 import torch.nn.functional as F
