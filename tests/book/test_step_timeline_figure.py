@@ -43,7 +43,7 @@ def test_the_clock_shows_all_three_at_once(browser, built):
         figure.get_by_role("button", name="Show without guessing").click()
         figure.get_by_role("slider").fill("23")
         tokens = [sum(end <= 23 for end in told(way)) for way in ("launched", "replayed", "ahead")]
-        expected = f"At 23: {tokens[0]}, {tokens[1]} and {tokens[2]} tokens are told"
+        expected = f"At 23 the clients have {tokens[0]}, {tokens[1]} and {tokens[2]} tokens"
         assert expected in figure.locator(".said").inner_text()
         for way, count in zip(("launched", "replayed", "ahead"), tokens, strict=True):
             assert figure.locator(f"[data-key^='token-{way}-']").count() >= count
