@@ -15,6 +15,8 @@ from yaie.core.config import EngineConfig
 WORDS = 500  # a page
 LISTS = {
     "glossary",
+    "limits",
+    "not-here",
     "performance-notes",
     "references",
     "review",

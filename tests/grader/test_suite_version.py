@@ -51,6 +51,8 @@ def test_a_suite_that_changes_must_be_judged(checkout: Path, capsys: pytest.Capt
 
 def test_a_stricter_one_has_the_next_version(checkout: Path) -> None:
     version = load_curriculum(checkout)["radix_tree"].suite
+    line = f"suite = {version + 2}\ntasks"
+    others = (checkout / MANIFEST).read_text("utf-8").count(line)
     for more in (1, 2):
         assert main(["radix_tree", "--stricter"], checkout) == 0
         load_curriculum.cache_clear()
@@ -58,7 +60,7 @@ def test_a_stricter_one_has_the_next_version(checkout: Path) -> None:
         assert labs["radix_tree"].suite == version + more
         assert {lab.key for lab in labs.labs if lab != load_curriculum()[lab.key]} == {"radix_tree"}
     text = (checkout / MANIFEST).read_text("utf-8")
-    assert text.count(f"suite = {version + 2}\ntasks") == 1
+    assert text.count(line) == others + 1
 
 
 @pytest.mark.parametrize("words", [["nothing", "--same"], ["radix_tree"]])
