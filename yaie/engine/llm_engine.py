@@ -1,4 +1,4 @@
-"""The engine that everybody calls: requests in, what they gained out, one step at a time.
+"""The engine behind the server, the chat and scripts: it takes requests and computes step by step.
 
 `AsyncEngine` runs it behind the server.
 """

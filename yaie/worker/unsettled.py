@@ -154,8 +154,8 @@ class UnsettledChunks(UnsettledStates):
     """Of a step that may be replayed: of all chunks, where they lie, until the next replay."""
 
     def __init__(self, ops: StateOps, batch: StateBatch, back: Tensor, num_decodes: int) -> None:
-        """back: [n] the slots of sequences with drafts, and otherwise that of nobody. num_decodes: rows
-        and sequences before the chunks."""
+        """back: [n] the slots of sequences with drafts, and for others the slot of padding. num_decodes:
+        rows and sequences before the chunks."""
         super().__init__(ops, batch.slots[num_decodes:], back[num_decodes:])
         self._num_decodes = num_decodes
 

@@ -1,14 +1,16 @@
 """Models that keep states, and scripts in which requests for them come and go."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
-from tests.engine.exact import MAX_TOKENS, Case, assert_empty
+from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, assert_empty
+from tests.engine.oracle import greedy, make_prompts
 from tests.marks import nightly_but
-from tests.models.tiny import STATEFUL
+from tests.models.tiny import AMPLIFIED, STATEFUL, tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.request import Request
 
@@ -23,6 +25,17 @@ of_each_kind = pytest.mark.parametrize(
 of_one = pytest.mark.parametrize(
     "case", nightly_but(("lfm2",), STATEFUL), indirect=True, scope="module"
 )
+
+
+def decided_case(family: str, folder: Path) -> Case:
+    """A tiny model of a family in a folder, with prompts whose answers no order of sums decides."""
+    tiny_model(family, folder)
+    prompts = make_prompts(64, vocab=256)
+    expected, margins = greedy(folder, prompts, MAX_TOKENS)
+    least = 5 * AMPLIFIED.get(family, ROUNDING)
+    chosen = [i for i, margin in enumerate(margins) if margin > least][:24]
+    assert len(chosen) >= 12
+    return Case(folder, [prompts[i] for i in chosen], [expected[i] for i in chosen])
 
 
 def finish(engine: LLMEngine) -> None:

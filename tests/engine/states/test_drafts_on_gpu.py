@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, assert_empty, outputs, run
-from tests.engine.oracle import greedy, make_prompts
+from tests.engine.exact import Case, assert_empty, outputs, run
+from tests.engine.states.cases import decided_case
 from tests.engine.states.test_drafts import expect_some_right, guessing
-from tests.models.tiny import AMPLIFIED, tiny_model
 from yaie.core.step import StepInput
 from yaie.worker.unsettled import UnsettledChunks, UnsettledStates, UnsettledStep
 
@@ -21,15 +20,7 @@ FAMILIES = ("lfm2", "qwen3_5", "granite4-h")
 
 @pytest.fixture(scope="module")
 def decided(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """With prompts whose answers no order of sums decides."""
-    family = request.param
-    folder = tiny_model(family, tmp_path_factory.mktemp("models") / family)
-    prompts = make_prompts(64, vocab=256)
-    expected, margins = greedy(folder, prompts, MAX_TOKENS)
-    least = 5 * AMPLIFIED.get(family, ROUNDING)
-    chosen = [i for i, margin in enumerate(margins) if margin > least][:24]
-    assert len(chosen) >= 12
-    return Case(folder, [prompts[i] for i in chosen], [expected[i] for i in chosen])
+    return decided_case(request.param, tmp_path_factory.mktemp("models") / request.param)
 
 
 @pytest.mark.parametrize("decided", FAMILIES, indirect=True, scope="module")

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, outputs, run
-from tests.engine.oracle import greedy, make_prompts
-from tests.models.tiny import AMPLIFIED, tiny_model
+from tests.engine.exact import Case, outputs, run
+from tests.engine.states.cases import decided_case
 from yaie import LLMEngine
 from yaie.core.errors import KernelError
 from yaie.cuda.nvcc import find_nvcc
@@ -24,15 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """With prompts whose answers no order of sums decides."""
-    family = request.param
-    folder = tiny_model(family, tmp_path_factory.mktemp("models") / family)
-    prompts = make_prompts(64, vocab=256)
-    expected, margins = greedy(folder, prompts, MAX_TOKENS)
-    least = 5 * AMPLIFIED.get(family, ROUNDING)
-    decided = [i for i, margin in enumerate(margins) if margin > least][:24]
-    assert len(decided) >= 12
-    return Case(folder, [prompts[i] for i in decided], [expected[i] for i in decided])
+    return decided_case(request.param, tmp_path_factory.mktemp("models") / request.param)
 
 
 def engine_on_gpu(case: Case, settings: dict[str, Any]) -> LLMEngine:

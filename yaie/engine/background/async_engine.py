@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class AsyncEngine(BackgroundEngine):
-    """Takes prompts to the engine, and its outputs to whoever reads their stream."""
+    """Takes prompts to the engine, and its outputs to the streams of their callers."""
 
     # --- for callers, on the event loop ---
 

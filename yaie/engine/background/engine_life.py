@@ -142,7 +142,7 @@ class BackgroundEngine(ABC):
             timeout.stop()
         self._streams.fail_all(EngineUnavailableError(STOPPING))
         self._driver.send(messages.Stop())
-        if not was_loading:  # loading cannot be interrupted and holds nobody's request
+        if not was_loading:  # loading cannot be interrupted, and no request depends on it
             await _wait(self._ended, STOP_SECONDS)
         self._driver.close()
         self._prompts.stop()

@@ -54,7 +54,7 @@ class Latencies:
         self, outputs: Iterable[tuple[Request, RequestOutput]], *, has_started: bool = False
     ) -> None:
         """A step has ended with these outputs. has_started: whether a request had its first turn. What
-        cannot be measured is missing from the figures, and costs nobody an answer."""
+        cannot be measured is missing from the figures; every answer is sent all the same."""
         now = time.monotonic()
         has_ended = False
         try:

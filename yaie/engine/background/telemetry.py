@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from yaie.core.request import FinishReason
 
-# Upper bounds of buckets; vLLM's, so that dashboards made for it show the same shapes.
+# Upper bounds of buckets. They are vLLM's: a dashboard made for it shows the same shapes.
 FIRST_TOKEN_SECONDS = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
     40.0, 80.0, 160.0, 640.0, 2560.0,
@@ -45,7 +45,7 @@ class Histogram:
 class Telemetry:
     """stats: `LLMEngine.stats()` of late (FRESH_SECONDS), empty while it loads. finished: how many
     requests ended how, for every reason. deferred: how many requests each submission has whose grammar
-    is being compiled, so that they cannot be queued yet; written by those who wait for that."""
+    is being compiled, and which cannot be queued yet; the threads that send and compile write it."""
 
     def __init__(self, max_model_len: int = 1) -> None:
         lengths = _one_two_five(max_model_len)
