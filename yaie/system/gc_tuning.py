@@ -6,9 +6,11 @@ import ctypes
 import gc
 from collections.abc import Iterator
 
-RARELY = 200
-"""Collections of younger objects before all are looked through: a large answer has a million, and few of
-them are garbage that only the collector finds."""
+DUE = 200
+"""Collections of younger objects after which all should be looked through, when nobody waits for it."""
+OVERDUE = 10_000
+"""The same whatever runs. A large answer is a million objects, alive until it is sent: to look through
+them takes a third of a second."""
 NEVER = 1 << 30
 
 
@@ -18,7 +20,14 @@ def freeze_heap() -> None:
     To be called once all is loaded."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 10, RARELY)
+    gc.set_threshold(700, 10, OVERDUE)
+
+
+def collect_at_rest() -> None:
+    """Look through all objects, unless a large answer is being written. To be called where nothing has
+    run for a while."""
+    if gc.get_threshold()[2] != NEVER:
+        gc.collect()
 
 
 def end_quickly() -> None:

@@ -4,7 +4,9 @@ All that touches the engine's state happens here, between two steps. `AsyncEngin
 event loop, or `EngineProcess` does, in the main thread of a process of its own.
 """
 
+import gc
 import time
+from queue import Empty
 from typing import TYPE_CHECKING
 
 from yaie.core.errors import plain
@@ -26,9 +28,14 @@ from yaie.engine.background.messages import (
     Withdraw,
 )
 from yaie.engine.background.thread_life import Load, ThreadLife
+from yaie.system.gc_tuning import DUE, collect_at_rest
 
 if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
+
+CALM = 1.0
+"""Seconds without work before the garbage collector has its turn. An answer that just ended is with its
+writer then."""
 
 
 class EngineThread(ThreadLife):
@@ -79,10 +86,18 @@ class EngineThread(ThreadLife):
             if self._publisher.is_on:
                 self._publisher.idle()
         while self._running and (wait or not self._inbox.empty()):  # no other thread takes from it
-            self._do(self._inbox.get(), engine, latencies)
+            self._do(self._next_command(), engine, latencies)
             wait = False
 
     # ANCHOR_END: run
+
+    def _next_command(self) -> Command:
+        try:
+            return self._inbox.get(timeout=CALM)
+        except Empty:
+            if gc.get_count()[2] >= DUE:
+                collect_at_rest()
+            return self._inbox.get()
 
     def _do(self, command: Command, engine: "LLMEngine", latencies: Latencies) -> None:
         match command:

@@ -1,0 +1,76 @@
+"""When all objects are looked through: never beside a large answer."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from yaie.engine.background import engine_thread
+from yaie.engine.background.engine_thread import EngineThread
+from yaie.engine.background.messages import Wake
+from yaie.system.gc_tuning import collect_at_rest, few_collections, freeze_heap
+
+
+@pytest.fixture
+def whole_collections() -> Iterator[list[int]]:
+    """One entry for each, from `freeze_heap` on."""
+    before, seen = gc.get_threshold(), list[int]()
+    freeze_heap()
+
+    def note(phase: str, about: dict[str, int]) -> None:
+        if phase == "start" and about["generation"] == 2:
+            seen.append(1)
+
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+class Knot:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def never() -> None:
+    raise AssertionError
+
+
+def test_large_answers_alone_start_no_whole_collection(whole_collections: list[int]) -> None:
+    """Each has as many objects as the log-probabilities of 64 echoed prompts of 1,900 tokens."""
+    for _ in range(4):
+        answer = [[(token, 0.5) for token in range(5)] for _ in range(64 * 1900)]
+        assert len(answer) == 64 * 1900
+    assert whole_collections == []
+
+
+def test_garbage_goes_where_nothing_has_run_for_a_while(
+    whole_collections: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_thread, "CALM", 0.01)
+    monkeypatch.setattr(engine_thread, "DUE", 0)
+    thread = EngineThread(never)
+    knot, gone = Knot(), threading.Event()
+    weakref.finalize(knot, gone.set)
+    gc.collect(1)  # no longer young
+    del knot
+    waiting = threading.Thread(target=thread._next_command, daemon=True)
+    waiting.start()
+    assert gone.wait(10)
+    thread.send(Wake())
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert whole_collections == [1]
+
+
+def test_no_whole_collection_while_a_large_answer_is_written(whole_collections: list[int]) -> None:
+    with few_collections():
+        collect_at_rest()
+    assert whole_collections == []
+    collect_at_rest()
+    assert whole_collections == [1]
