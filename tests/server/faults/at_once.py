@@ -4,6 +4,7 @@ Asks a running `yaie serve` of the tutor, and prints the stream's longest gap, t
 what each kind of request was answered.
 """
 
+import gc
 import json
 import random
 import socket
@@ -203,7 +204,9 @@ def _remember(is_over: Any) -> None:
 
 
 def _ready() -> None:
-    """Answered once the process runs and has imported this module."""
+    """Answered once the process runs and has imported this module. Its own garbage collector would look
+    through all that for a fifth of a second, and the stream and `/health` would seem to wait for it."""
+    gc.disable()
 
 
 def watched(url: str) -> Seen:
