@@ -80,12 +80,12 @@ def test_nobody_computes_while_somebody_else_does(page: Any) -> None:
         assert all(a[1] == b[0] for a, b in itertools.pairwise(spans))
 
 
-def test_six_warps_are_enough(page: Any) -> None:
-    given = {"latency": 400, "work": 80, "loads": 1}
+def test_eight_warps_are_enough(page: Any) -> None:
+    given = {"latency": 700, "work": 100, "loads": 1}
     enough = page.evaluate("given => latencyHiding.enough(given)", given)
     assert enough == load_figure("latency")["predict"]["number"]
     assert page.evaluate("given => latencyHiding.share(given)", {**given, "warps": enough}) == 1
-    assert page.evaluate("given => latencyHiding.share(given)", {**given, "warps": 5}) < 1
+    assert page.evaluate("given => latencyHiding.share(given)", {**given, "warps": 7}) < 1
 
 
 def launched(page: Any, host: float, device: float, graph: bool = False) -> dict[str, Any]:

@@ -61,8 +61,8 @@ const latencyHiding = (() => {
   yaie.controlled('latency', {
     controls: () => [
       { name: 'warps', label: 'warps', min: 1, max: MOST_WARPS, step: 1, value: 2 },
-      { name: 'latency', label: 'a load takes (cycles)', min: 100, max: 1000, step: 50, value: 400 },
-      { name: 'work', label: 'work per load (cycles)', min: 10, max: 200, step: 10, value: 80 },
+      { name: 'latency', label: 'a load takes (cycles)', min: 100, max: 1000, step: 50, value: 700 },
+      { name: 'work', label: 'work per load (cycles)', min: 10, max: 200, step: 10, value: 100 },
       { name: 'loads', label: 'loads at a time', min: 1, max: 4, step: 1, value: 1 },
     ],
     tallest: () => [{}, { warps: MOST_WARPS }, { warps: MOST_WARPS, latency: 1000, work: 10 }],

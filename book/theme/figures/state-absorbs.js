@@ -88,8 +88,8 @@
         state.kept.length ? text(kept.x, kept.down ? 12 : kept.y - 8, state.kept.length > 1 ? 'copies' : 'copy', { bold: true }) : null,
         copies(state, track, kept)),
       legend([{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }, 'a number'], [{ fill: 'none', stroke: 'var(--y-orange)', 'stroke-width': 2 }, 'below zero'],
-        [{ fill: 'var(--y-green-soft)' }, 'reused'], [{ fill: 'none', stroke: 'var(--y-red)', 'stroke-dasharray': '3 2' }, 'there, and computed again'],
-        [{ fill: 'none', stroke: 'var(--y-green)', 'stroke-width': 3 }, 'gone on from']));
+        [{ fill: 'var(--y-green-soft)' }, 'reused'], [{ fill: 'none', stroke: 'var(--y-red)', 'stroke-dasharray': '3 2' }, 'cached, but computed again'],
+        [{ fill: 'none', stroke: 'var(--y-green)', 'stroke-width': 3 }, 'resumed from']));
     },
   });
 })();

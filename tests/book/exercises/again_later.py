@@ -130,6 +130,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     "speculative-speed-up": lambda: speed(0.6, 3, 0.15),
     "speculative-worth-it": lambda: 100 * bisect(lambda a: speed(a, 1, 0.4) < 1, 0, 1),
     "speculative-a-block-at-once": lambda: speed(0.8, 8, 0.15),
+    "speculative-experts-of-a-check": lambda: read_by(9, 256, 8) + 1,
     "quantization-on-a-card-of-24-gb": lambda: (
         (23e9 - QWEN_32B_W * 4.156 / 8 - 151936 * 5120 * 2) / QWEN_32B
     ),

@@ -1,0 +1,85 @@
+"""Limits and sums of the kernels' and the frontier's chapters, computed again."""
+
+import math
+
+import torch
+
+from tests.book.test_hand_tables import _below, _words, table
+
+COPY, FLOPS = 4274e9, 790e12  # an H200's, as book/evidence/ceilings.json has them
+LAYER = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
+LINEAR = 32 * LAYER + 4096 * 128_256  # the weights of Llama 3.1 8B's products
+KEPT = 131_072  # bytes that one of its tokens keeps
+
+
+def number(cell: str) -> float:
+    return float(cell.replace(",", ""))
+
+
+def in_three_digits(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def test_what_rounded_weights_allow():
+    for row in table("quantization", "weights"):
+        bits = number(row[1])
+        for requests, cell in zip((1, 32, 256), row[3:], strict=True):
+            products = max(LINEAR * bits / 8 / COPY, 2 * LINEAR * requests / FLOPS)
+            attention = requests * 1024 * KEPT / COPY
+            assert number(cell) == in_three_digits(requests / (products + attention)), row[0]
+
+
+def test_a_rotation_spreads_a_large_number():
+    half = torch.tensor([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
+    key = torch.tensor([8, 0.5, 0.5, 0.5])
+    turned = half @ key
+    assert turned.tolist() == [4.75, 3.75, 3.75, 3.75]
+    for vector, steps in ((key, 0), (turned, 6)):
+        scale = vector.max() / 7.5
+        assert (vector[1:] / scale).round().tolist() == [steps] * 3
+    query = torch.tensor([1.0, -2, 3, 5])
+    assert (half @ query) @ turned == query @ key
+    text = _words("quantization")
+    assert "(8, 0.5, 0.5, 0.5) becomes (4.75, 3.75, 3.75, 3.75)" in text
+    assert "rounded to 0 steps, and now to 6" in text
+    assert "66 bytes for a key and 68 for a value, 134 of bfloat16's 512" in text
+    assert (128 // 2 + 2, 128 // 2 + 4) == (66, 68)
+
+
+def test_drafts_for_a_mixture_of_experts():
+    def read(rows: int) -> float:
+        return 256 * (1 - (1 - 8 / 256) ** rows) + 1
+
+    def billions(rows: int) -> float:
+        return 14 + round(read(rows), 1) * 58 * 0.044
+
+    text = _words("speculative")
+    assert (read(1), read(2)) == (9, 16.75)
+    assert round(read(5), 1) == 38.6
+    assert [round(billions(rows)) for rows in (1, 2, 5)] == [37, 57, 113]
+    assert "By its bytes the step takes 3.0 times as long, and it yields 3.36 tokens" in text
+    longer = billions(5) / billions(1)
+    assert round(longer, 1) == 3.0
+    assert round(sum(0.8**n for n in range(5)) / longer, 1) == 1.1
+    one = billions(2) / billions(1)
+    assert round(one, 1) == 1.5
+    assert round(1.85 / one, 1) == 1.2
+
+
+def test_a_sum_in_the_switch():
+    rows = _below("tensor-parallel", "| | rounds | time")
+    row = next(row for row in rows if row[0] == "in the switch")
+    for num_bytes, cell in ((8192, row[3]), (64 * 2**20, row[4])):
+        microseconds = (2 * 2e-6 + (1 + 1 / 16) * num_bytes / 400e9) * 1e6
+        assert cell == f"{microseconds:.{1 if microseconds < 100 else 0}f} µs"
+
+
+def test_the_balance_of_newer_cards():
+    for row in _below("gpu", "| | memory, GB | TB/s"):
+        bandwidth = number(row[2])
+        for flops, cell in ((row[3], row[6]), (row[5], row[7])):
+            expected = math.floor(number(flops) / bandwidth + 0.5) if flops else None
+            assert (number(cell) if cell else None) == expected, row[0]
+    text = _words("gpu")
+    assert "281 rows on a B200, 469 on a GB300" in text
+    assert [round(flops / 8 / 4) for flops in (9000, 15_000)] == [281, 469]
