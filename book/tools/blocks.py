@@ -4,6 +4,7 @@
 """
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +66,14 @@ def _options(fence: re.Match[str]) -> list[str]:
 def _block(fence: re.Match[str], text: str, name: str) -> Block:
     line = text.count("\n", 0, fence.start()) + 1
     where = f"{name}:{line}"
-    server, unrun, mistake = False, "", ""
+    server, typed, unrun, mistake = False, False, "", ""
     solved: tuple[str, ...] = ()
     for option in _options(fence)[1:]:
         key, _, value = option.partition("=")
         if option == "server":
             server = True
+        elif option == "typed":
+            typed = True
         elif key == "solved" and value:
             solved = tuple(value.split("+"))
         elif key == "mistake" and value:
@@ -79,7 +82,7 @@ def _block(fence: re.Match[str], text: str, name: str) -> Block:
             unrun = value
         else:
             raise ConsoleError(
-                f"{where}: no such option: {option!r}; there are server, solved=LAB+LAB, "
+                f"{where}: no such option: {option!r}; there are server, typed, solved=LAB+LAB, "
                 f"mistake=NAME and unrun=REASON with {', '.join(REASONS)}"
             )
     for lab in solved:
@@ -90,7 +93,7 @@ def _block(fence: re.Match[str], text: str, name: str) -> Block:
     indent = len(fence["indent"])
     lines = [row[indent:] for row in fence["body"].splitlines()]
     before = BEFORE.search(text, 0, fence.start())
-    commands = tuple(_commands(lines, line + 1, where))
+    commands = tuple(_commands(lines, line + 1, where, typed))
     return Block(
         line, commands, server, solved, unrun, before["command"] if before else "", mistake
     )
@@ -100,8 +103,11 @@ def _mistake_file(lab: str, name: str) -> Path:
     return ROOT / "grader/known_wrong" / lab / f"{name}.toml"
 
 
-def _commands(lines: list[str], first: int, where: str) -> Iterator[Command]:
-    """Commands with what follows each; a trailing backslash continues a command in the next line."""
+def _commands(lines: list[str], first: int, where: str, typed: bool) -> Iterator[Command]:
+    """Commands with what follows each; a trailing backslash continues a command in the next line.
+
+    typed: lines that begin with "> " go to the command, which prints none of them.
+    """
     if not lines or not lines[0].startswith("$ "):
         raise ConsoleError(f"{where}: a console block begins with a command: $ ...")
     at = 0
@@ -114,7 +120,12 @@ def _commands(lines: list[str], first: int, where: str) -> Iterator[Command]:
         expected = at
         while at < len(lines) and not lines[at].startswith("$ "):
             at += 1
-        yield Command(text, tuple(tidy("\n".join(lines[expected:at]))), first + begin)
+        rows = lines[expected:at]
+        said = [row[2:] for row in rows if typed and row.startswith("> ")]
+        if said:
+            rows = [row for row in rows if not row.startswith("> ")]
+            text = f"printf '%s\\n' {shlex.join(said)} | {text}"
+        yield Command(text, tuple(tidy("\n".join(rows))), first + begin)
 
 
 def tidy(output: str) -> list[str]:

@@ -11,6 +11,7 @@ from book.tools.check import check_book
 from book.tools.links import link_faults
 from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from book.tools.previews import add_previews
+from book.tools.repository import without_a_way_back
 from book.tools.search import add_terms
 from book.tools.typed import faults as typed_faults
 from yaie.system.streams import sound_streams
@@ -39,6 +40,8 @@ def main() -> int:
     if faults:
         print("\n".join(faults), f"The book has {len(faults)} fault(s).", sep="\n", file=sys.stderr)
         return 1
+    if warning := without_a_way_back():
+        print(warning, file=sys.stderr)
     print(f"The book is built, without a fault: {ROOT / 'book/out/index.html'}")
     return 0
 

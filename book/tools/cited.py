@@ -25,9 +25,9 @@ def render_cited(*pages: str) -> str:
             if PAPERS.match(url) and page not in found.setdefault(url, []):
                 found[url].append(page)
     items = [
-        f'<li><a href="{url}">{escape(shown[url].shows)}</a>: '
-        + ", ".join(f'<a href="{page}.html">{escape(titles[page])}</a>' for page in citing)
-        + "</li>"
+        f'<li><a href="{url}">{escape(shown[url].shows)}</a> (in '
+        + ", ".join(f'<a href="{page}.html"><em>{escape(titles[page])}</em></a>' for page in citing)
+        + ")</li>"
         for url, citing in sorted(found.items(), key=lambda item: shown[item[0]].shows.lower())
     ]
     return f"<ul>{''.join(items)}</ul>"

@@ -17,7 +17,7 @@ REASONS = {
     "compressed keys": "keys that are compressed or chosen",
     "by an indexer": "keys that are compressed or chosen",
     "computed in its own way": "attention of their own, such as ALiBi",
-    "not causal": "a prompt's tokens see those behind them",
+    "not causal": "a prompt's tokens see those after them",
 }
 OTHER = "refused for another reason"
 UNTRIED = "no small model of them could be made, or transformers does not run it on text alone"

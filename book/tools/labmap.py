@@ -14,6 +14,7 @@ from book.tools.cards import SERVED
 from book.tools.contents import chapter_pages
 from book.tools.markup import escape
 from book.tools.mdbook import ROOT
+from book.tools.minutes import hours_of_articles
 from yaie.curriculum.manifest import Curriculum, Lab, load_curriculum
 from yaie.curriculum.progress import Progress
 
@@ -29,13 +30,30 @@ def render_map() -> str:
     """The map as HTML in one line."""
     labs = load_curriculum()
     done = _done(labs)
+    return f'<div class="labmap">{_lead(labs)}{_graph(labs, done)}{_list(labs, done)}</div>'
+
+
+def _lead(labs: Curriculum) -> str:
+    """How much there is, and what one may do of it."""
     hours = round(sum(lab.minutes for lab in labs.labs) / 60)
-    head = (
-        f"<p>{len(labs.labs)} labs, about {hours} hours. An arrow leads from a lab to one that builds "
-        "on it, and a colour is a part of the book. You can skip any lab: the engine then runs the "
-        "reference's part. Three labs in a weekend: 1, 3 and 6.</p>"
+    weekend, engine, triton, cuda = (
+        _hours(sum(lab.minutes for lab in labs.labs if lab.number in numbers))
+        for numbers in ((1, 3, 6), range(1, 9), range(9, 13), range(13, 17))
     )
-    return f'<div class="labmap">{head}{_graph(labs, done)}{_list(labs, done)}</div>'
+    return (
+        f"<p>{len(labs.labs)} labs, about {hours} hours in all, and you need not do all of them. Labs "
+        f"1, 3 and 6 fill a weekend ({weekend} hours), 1 to 8 make an engine ({engine}), 9 to 12 or 13 "
+        f"to 16 its kernels ({triton} and {cuda}). The articles alone take about "
+        f"{_hours(round(60 * hours_of_articles()))} hours to read.</p>"
+        "<p>An arrow leads from a lab to one that builds on it, and a colour is a part of the book. You "
+        "can skip any lab: the engine then runs the reference's part.</p>"
+    )
+
+
+def _hours(minutes: int) -> str:
+    """Hours and halves of them: "9½"."""
+    whole, half = divmod(30 * round(minutes / 30), 60)
+    return f"{whole or ''}{'½' if half else ''}"
 
 
 def _done(labs: Curriculum) -> set[str]:
@@ -205,9 +223,8 @@ def _label(lab: Lab, done: bool) -> str:
 
 
 def _time(lab: Lab) -> str:
-    """Hours and halves of them, as 2½ h; a lab's time is no more exact than that."""
-    whole, half = divmod(30 * round(lab.minutes / 30), 60)
-    return f"{whole or ''}{'½' if half else ''} h"
+    """As 2½ h; a lab's time is no more exact than that."""
+    return f"{_hours(lab.minutes)} h"
 
 
 def _part(lab: Lab) -> int:

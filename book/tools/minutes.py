@@ -5,11 +5,21 @@ An article and its lab's sheet name each other there.
 
 import re
 
-from book.tools.contents import SHEETS, chapter_pages, duration, lab_of, lab_of_sheet
+from book.tools.contents import (
+    EXPLORATIONS,
+    SHEETS,
+    SUMMARY_LINE,
+    chapter_pages,
+    duration,
+    lab_of,
+    lab_of_sheet,
+)
 from book.tools.fences import FENCE
 from book.tools.markup import escape
+from book.tools.mdbook import ROOT
 
 WORDS_A_MINUTE = 200
+DIRECTIVE = re.compile(r"\{\{#.*?\}\}", re.S)
 DRAWING = re.compile(r"<svg\b.*?</svg>", re.S)
 TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
 
@@ -32,7 +42,19 @@ def render_minutes(text: str, path: str) -> str:
 
 
 def reading_minutes(text: str) -> int:
-    """At 200 words a minute, listings and transcripts at half their words; at least 1."""
-    text = DRAWING.sub("", text)
+    """At 200 words a minute, listings and transcripts at half, a directive as one; at least 1."""
+    text = DIRECTIVE.sub("1", DRAWING.sub("", text))
     code = sum(len(fence["body"].split()) for fence in FENCE.finditer(text))
     return max(1, round((len(text.split()) - code / 2) / WORDS_A_MINUTE))
+
+
+def hours_of_articles() -> float:
+    """How long all articles take to read, without sheets and the reference: in halves of an hour."""
+    contents = (ROOT / "book/src/SUMMARY.md").read_text("utf-8").partition("\n# Reference\n")[0]
+    pages = [found["page"] for found in SUMMARY_LINE.finditer(contents)]
+    minutes = sum(
+        reading_minutes((ROOT / "book/src" / page).read_text("utf-8"))
+        for page in pages
+        if not page.startswith((SHEETS, EXPLORATIONS))
+    )
+    return round(minutes / 30) / 2

@@ -38,7 +38,7 @@ from book.tools.page_foot import page_foot
 from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_fields, render_glossary, render_ranges, render_settings
-from book.tools.repository import render_copy, render_open, render_source
+from book.tools.repository import render_copy, render_edition, render_open, render_source
 from book.tools.terms import link_terms
 from yaie.core.errors import ConfigError
 from yaie.system.interrupt import leave_message_to_others
@@ -124,6 +124,7 @@ def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Ite
         "pairs": render_pairs,
         "source": render_source,
         "copy": render_copy,
+        "edition": render_edition,
         "cited": render_cited,
         "glossary": render_glossary,
         "review": lambda: render_review(asking["quiz"], render_missed(asking["exercises"])),

@@ -4,14 +4,15 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import fields
+from functools import cache
 from itertools import groupby
 
 from book.tools.contents import chapter_pages
-from book.tools.glossary import all_terms
+from book.tools.glossary import printed_terms
+from book.tools.search import pages_of_terms
 from book.tutor.glossary import Term
 from yaie.core.config import ENV_PREFIX, EngineConfig
 from yaie.core.ranges import RANGES
-from yaie.curriculum.manifest import load_curriculum
 from yaie.server.lenient.fields import FIELDS, Beside, Form, Idle, Refused, Renamed
 from yaie.server.settings import ServerSettings
 
@@ -79,8 +80,8 @@ def _default(value: object, absent: str) -> str:
 
 def render_glossary() -> str:
     """Every term, by letter, as definition lists."""
-    terms = sorted((term for term in all_terms() if not term.is_lab), key=lambda term: _key(term))
-    pages = chapter_pages()
+    terms = sorted((term for term in printed_terms() if not term.is_lab), key=_key)
+    pages = pages_of_terms()
     return "\n".join(
         f"\n## {letter}\n\n{_definitions(group, pages)}"
         for letter, group in groupby(terms, key=lambda term: _key(term)[0].upper())
@@ -92,17 +93,21 @@ def _key(term: Term) -> str:
 
 
 def _definitions(terms: Iterable[Term], pages: dict[str, str]) -> str:
-    return "\n".join(_definition(term, pages) for term in terms)
+    return "\n".join(_definition(term, pages[term.name.lower()]) for term in terms)
 
 
-def _definition(term: Term, pages: dict[str, str]) -> str:
-    chapter = ""
-    if term.lab in load_curriculum().keys:
-        title = load_curriculum()[term.lab].chapter
-        chapter = f" Chapter: [{title}]({pages[title]})."
-    # The tutor's own words: what it says to "what is ...?" is what stands here.
+def _definition(term: Term, page: str) -> str:
+    """What is said of a term, and the chapter that the search finds first for it."""
+    file = page.replace(".html", ".md")
+    chapter = "" if file == "index.md" else f" Chapter: [{_titles()[file]}]({file})."
     words = " ".join((term.what, term.why, term.example))
     return f"{_plain(term.name)}\n: {_plain(words)}{chapter}\n"
+
+
+@cache
+def _titles() -> dict[str, str]:
+    """The title of each page, by its file."""
+    return {page: title for title, page in chapter_pages().items()}
 
 
 def _plain(text: str) -> str:

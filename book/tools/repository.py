@@ -7,10 +7,13 @@ host; a copy without one shows no link.
 import os
 import re
 import subprocess
+from datetime import date
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlparse
 
+from book.tools.markup import escape
+from yaie import __version__
 from yaie.core.compat import tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +78,7 @@ def render_copy() -> str:
     """Where the commands below it are given: how to get the repository, or that one has to be in it."""
     address = repository_url()
     if not address:
-        return "In a copy of the repository:"
+        return "In a copy of the repository (the folder that holds <code>book/</code>):"
     folder = address.rpartition("/")[2]
     clone = f"<code>git clone {address}</code>"
     return f"Clone the repository, {clone}, and in its folder <code>{folder}</code>:"
@@ -98,3 +101,50 @@ def render_open(service: str) -> str:
     if host != "github.com":
         return ""
     return f'<a class="button quiet" href="{address.format(path=path)}">{words}</a>'
+
+
+def render_edition() -> str:
+    """Which version of the book this is, of which day, and how to cite it."""
+    day = _last_change(ROOT)
+    version = f"Version {__version__}" + (f", {day.day} {day:%B %Y}" if day else "")
+    table = tomllib.loads((ROOT / "book.toml").read_text("utf-8"))["book"]
+    address = os.environ.get(BOOK_URL, "") or repository_url()
+    fields = {
+        "author": f"{{{table['authors'][0]}}}",
+        "title": table["title"],
+        "year": f"{day:%Y}" if day else "",
+        "note": f"Version {__version__}",
+        "url": address,
+    }
+    rows = "".join(f"\n  {key} = {{{words}}}," for key, words in fields.items() if words)
+    # A blank line would end the block of HTML.
+    return (
+        f"<details><summary>{version}. Cite this book</summary>"
+        f"<pre>@misc{{yaie,{escape(rows)}\n}}</pre></details>"
+    )
+
+
+@cache
+def _last_change(root: Path) -> date | None:
+    """The day of the last commit; None outside of a repository."""
+    try:
+        asked = subprocess.run(
+            ["git", "-C", str(root), "log", "-1", "--format=%cs"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:  # no git here
+        return None
+    return date.fromisoformat(asked.stdout.strip()) if not asked.returncode else None
+
+
+def without_a_way_back() -> str:
+    """What to say of a book that is built for publishing and does not say where its repository is."""
+    book = os.environ.get(BOOK_URL, "")
+    if not book or repository_url():
+        return ""
+    return (
+        f"{BOOK_URL} is {book}, and git-repository-url in book.toml is empty: readers of the book will "
+        "not find the repository."
+    )

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from book.tools.contents import EXPLORATIONS, slug
 from book.tools.fences import FENCE
-from book.tools.glossary import all_terms
+from book.tools.glossary import printed_terms
 from book.tools.mathml import CODE_SPAN, DISPLAYED, INLINE
 from book.tutor.glossary import Term
 
@@ -83,7 +83,7 @@ def _tooltip(term: Term) -> str:
 def _terms() -> dict[str, Term]:
     """By each way of writing it, with spaces for hyphens: name, plural, abbreviations in capitals."""
     found: dict[str, Term] = {}
-    for term in all_terms():
+    for term in printed_terms():
         if term.is_lab or term.name in UNLINKED or term.name.startswith(("/", "yaie ")):
             continue
         short = [alias for alias in term.aliases if ABBREVIATION.fullmatch(alias)]

@@ -39,6 +39,16 @@ def test_a_backslash_continues_a_command():
     assert (command.text, command.expected) == ("curl x \\\n    -d y", ("answer",))
 
 
+def test_what_is_typed_into_a_command_is_piped_to_it():
+    lines = ("$ chat", "hello", "> What's a block?", "An answer.", "> /stats", "KV pool")
+    [block] = parse(console(*lines, info="console,typed"), "x")
+    [command] = block.commands
+    assert command.text == """printf '%s\\n' 'What'"'"'s a block?' /stats | chat"""
+    assert command.expected == ("hello", "An answer.", "KV pool")
+    [plain] = parse(console(*lines), "x")
+    assert plain.commands[0].expected == lines[1:]
+
+
 def test_a_block_in_a_list_loses_its_indentation():
     text = "- item\n\n  ```console\n  $ one\n    indented\n  ```\n"
     assert parse(text, "x")[0].commands[0].expected == ("  indented",)

@@ -1,11 +1,12 @@
-// Kernels on log-log axes: operations for each byte, and operations a second, under the roof of the same run.
+// Kernels by their operations for each byte, and the share that each reaches of what its own piece of roof allows.
 'use strict';
 
 (() => {
   const { svg } = yaie;
   const { room, isNarrow, picture, text, legend } = yaie.stage;
-  const BOX = { left: 58, right: 12, top: 14, bottom: 42 };
-  const X = [-0.4, 4], Y = [11.4, 15]; // decades of operations for a byte, and of operations a second
+  const BOX = { left: 50, right: 12, top: 30, bottom: 42 };
+  const X = [-0.3, 4]; // decades of operations for a byte
+  const MOST = 1.06; // of the roof: a copy writes half of its bytes, so a kernel that reads more may pass it
   const WAYS = { triton: ['Triton', 'var(--y-blue)'], cuda: ['CUDA C++', 'var(--y-orange)'], other: ['best of others', 'currentColor'] };
   const KEYS = { triton: { x: 4, y: 2, width: 10, height: 10, rx: 5 }, cuda: { x: 4.5, y: 2.5, width: 9, height: 9 }, other: { x: 2, y: 5.5, width: 14, height: 3 } };
   const UNITS = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G']];
@@ -31,36 +32,40 @@
     draw(stage, { kernel }, data) {
       const width = room(stage), narrow = isNarrow(stage), height = narrow ? 300 : 360;
       const [right, bottom] = [width - BOX.right, height - BOX.bottom];
-      const at = ([low, high], from, to) => (value) => from + ((Math.log10(value) - low) / (high - low)) * (to - from);
-      const x = at(X, BOX.left, right), y = at(Y, bottom, BOX.top);
+      const x = (value) => BOX.left + ((Math.log10(value) - X[0]) / (X[1] - X[0])) * (right - BOX.left);
+      const y = (share) => bottom - (share / MOST) * (bottom - BOX.top);
       const line = (x1, y1, x2, y2, attributes) => svg('line', { x1, y1, x2, y2, ...attributes });
       const grid = [
         [0, 1, 2, 3, 4].map((decade) => [line(x(10 ** decade), BOX.top, x(10 ** decade), bottom, { stroke: 'var(--y-line)' }),
           text(x(10 ** decade), bottom + 16, narrow && decade === 3 ? '' : (10 ** decade).toLocaleString('en'), { anchor: decade === 4 ? 'end' : 'middle' })]),
-        [12, 13, 14, 15].map((decade) => [line(BOX.left, y(10 ** decade), right, y(10 ** decade), { stroke: 'var(--y-line)' }),
-          text(BOX.left - 5, y(10 ** decade) + 4, digits(10 ** decade / 1e12) + ' T', { anchor: 'end' })])];
-      const { bandwidth, compute, float32 } = data;
-      const ridge = compute / bandwidth, foot = 10 ** X[0];
-      const allowed = (intensity) => Math.min(compute, intensity * bandwidth);
+        [0, 25, 50, 75, 100].map((percent) => [line(BOX.left, y(percent / 100), right, y(percent / 100), { stroke: 'var(--y-line)' }),
+          text(BOX.left - 5, y(percent / 100) + 4, `${percent}%`, { anchor: 'end' })])];
+      const { bandwidth, compute, kernels } = data;
+      const ridge = compute / bandwidth;
+      const intensity = ({ flops, bytes }) => flops / bytes;
+      const allowed = (one) => Math.min(compute, intensity(one) * bandwidth);
+      const share = (one, way) => one.rates[way] / allowed(one);
       const roof = [
-        svg('path', { d: `M ${x(foot)} ${y(foot * bandwidth)} L ${x(ridge)} ${y(compute)} L ${right} ${y(compute)}`, fill: 'none',
-          stroke: 'currentColor', 'stroke-width': 2.5, 'data-thing': 'roof' }),
-        line(x(float32 / bandwidth), y(float32), right, y(float32), { stroke: 'currentColor', 'stroke-dasharray': '5 4', 'data-thing': 'float32' }),
-        text(x(ridge) - 8, y(compute) + 4, rate(compute), { anchor: 'end' }),
-        text(right, y(float32) - 6, narrow ? `float32: ${rate(float32)}` : `float32, no tensor cores: ${rate(float32)}`, { anchor: 'end' })];
-      const marksOf = (index, big) => Object.entries(data.kernels[index].rates).map(([way, value]) =>
-        mark(way, x(data.kernels[index].flops / data.kernels[index].bytes), y(value), big, { 'data-thing': way, 'data-key': `${way}-${index}` }));
-      const others = data.kernels.map((_, index) => (index === Number(kernel) ? [] : marksOf(index, false)));
+        line(BOX.left, y(1), right, y(1), { stroke: 'currentColor', 'stroke-width': 2.5, 'data-thing': 'roof' }),
+        line(x(ridge), BOX.top - 14, x(ridge), bottom, { stroke: 'currentColor', 'stroke-dasharray': '5 4', 'data-thing': 'ridge' }),
+        text(x(ridge) - 8, BOX.top - 8, narrow ? 'bandwidth' : 'bandwidth is the limit', { anchor: 'end' }),
+        text(x(ridge) + 8, BOX.top - 8, narrow ? 'arithmetic' : 'arithmetic is the limit')];
+      const marksOf = (one, index, big) => Object.keys(one.rates).map((way) =>
+        mark(way, x(intensity(one)), y(share(one, way)), big, { 'data-thing': way, 'data-key': `${way}-${index}` }));
+      const others = kernels.map((one, index) => (index === Number(kernel) ? [] : marksOf(one, index, false)));
 
-      const chosen = data.kernels[kernel];
-      const intensity = chosen.flops / chosen.bytes, most = allowed(intensity);
-      const plumb = line(x(intensity), y(most), x(intensity), bottom, { stroke: 'currentColor', 'stroke-dasharray': '2 4', 'data-key': 'plumb' });
-      const bound = intensity < ridge ? 'memory' : 'arithmetic';
-      const each = Object.entries(chosen.rates).map(([way, value]) => `${WAYS[way][0]} ${Math.round((100 * value) / most)}%`).join(', ');
-      const said = `${chosen.name}, ${chosen.size}: ${digits(intensity)} operation${intensity === 1 ? '' : 's'} for each byte, so ${bound} allows ${rate(most)}. Of that: ${each}.`;
-      stage.append(picture(width, height, `Roofline of an H100 with the kernels on it. ${said}`, grid, roof, plumb, others, marksOf(Number(kernel), true),
-        text(BOX.left + 6, BOX.top + 12, 'FLOP/s'), text(right, height - 6, 'operations for each byte', { anchor: 'end' })),
-      legend(...Object.entries(WAYS).map(([way, [label, fill]]) => [{ fill, ...KEYS[way] }, label])));
+      const chosen = kernels[kernel], way = chosen.rates.triton ? 'triton' : 'cuda';
+      // The same kernel with the same heads at its other sizes: what becomes of it when there is less to do.
+      const heads = ({ size }) => /\d+ heads on \d+$/.exec(size)?.[0];
+      const sizes = kernels.filter((one) => one.name === chosen.name && heads(one) === heads(chosen))
+        .map((one) => `${x(intensity(one)).toFixed(1)},${y(share(one, way)).toFixed(1)}`);
+      const joined = svg('polyline', { points: sizes.join(' '), fill: 'none', stroke: WAYS[way][1], 'stroke-width': 1.5, 'data-key': 'sizes' });
+      const bound = intensity(chosen) < ridge ? 'memory' : 'arithmetic';
+      const each = Object.keys(chosen.rates).map((one) => `${WAYS[one][0]} ${Math.round(100 * share(chosen, one))}%`).join(', ');
+      const said = `${chosen.name}, ${chosen.size}: ${digits(intensity(chosen))} operation${intensity(chosen) === 1 ? '' : 's'} for each byte, so ${bound} allows ${rate(allowed(chosen))}. Of that: ${each}.`;
+      stage.append(picture(width, height, `Share of its own roof that each kernel reaches on an H100. ${said}`, grid, roof, joined, others, marksOf(chosen, Number(kernel), true),
+        text(4, BOX.top - 8, narrow ? '' : 'share of the roof'), text(right, height - 6, 'operations for each byte', { anchor: 'end' })),
+      legend(...Object.entries(WAYS).map(([one, [label, fill]]) => [{ fill, ...KEYS[one] }, label])));
       return said;
     },
   });

@@ -14,7 +14,8 @@
         this.settings.append(...this.tracks(), ...(spec.settings?.(this) ?? []));
         this.settings.hidden = !this.settings.childElementCount;
         // Until it is used it shows the step that its file names, so that the stage is not empty; it plays from the first.
-        if (this.data.open) this.index = Math.min(this.last, this.data.open - 1);
+        // One that plays by itself begins with the first.
+        if (this.data.open && !('plays' in this.dataset)) this.index = Math.min(this.last, this.data.open - 1);
         this.rests = this.index > 0;
       }
 

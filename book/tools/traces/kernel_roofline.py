@@ -19,13 +19,12 @@ Work = tuple[float, float]  # operations, bytes
 
 
 def record(part: Part) -> Trace:
-    """bandwidth and compute: the run's ceilings, a second; float32: the rate without tensor cores.
+    """bandwidth and compute: the ceilings of the run, a second.
     kernels: name, size, flops and bytes, and of each way (triton, cuda, other) FLOP/s."""
     evidence = load("kernels")
     return {
         "bandwidth": round(evidence["ceilings"]["GB/s"]["rate"] * 1e9),
         "compute": round(evidence["ceilings"]["TFLOP/s"]["rate"] * 1e12),
-        "float32": round(load("cuda_attention")["ceilings"]["float32_tflops"] * 1e12),
         "kernels": [
             _kernel(operation, size, case)
             for operation, sizes in evidence["operations"].items()

@@ -12,6 +12,7 @@ from typing import Any
 from book.tools.evidence import load
 from book.tools.traces import Part, Trace
 from book.tools.traces._game import say
+from book.tools.traces._timeline import FOUR
 from yaie.bench.evidence.four import QUESTIONS, messages
 
 LAB = None
@@ -26,12 +27,27 @@ TRACKS: dict[str, dict[str, Any]] = {
     },
 }
 
+# Of the run with room for all: what can be seen in steps that only decode, by the step's number.
+ASIDES = {
+    6: "The step reads every weight once, 29 MB, for all four.",
+    12: "One after another the four answers would take {alone} steps; together they take {together}.",
+    26: "Three are left, and a step still reads all weights.",
+    40: "D is alone, and a step still reads all weights, for one token.",
+}
+
 
 def record(part: Part) -> Trace:
     """A track for each setting. The answers are the tutor's, drawn greedily, the same in both."""
     tracks = {key: Run(**settings).track for key, settings in TRACKS.items()}
     measured = load("start_phases")["four"]
     tracks["plenty"]["ms"] = [round(measured[key]) for key in ("together_ms", "one_by_one_ms")]
+    steps = tracks["plenty"]["steps"]
+    counts = {
+        "alone": sum(answer for _, answer in FOUR.values()),
+        "together": len(steps) - 1,
+    }
+    for number, words in ASIDES.items():
+        steps[number]["say"] += f" {words.format(**counts)}"
     return {"tracks_label": "Engine", "tracks": tracks}
 
 

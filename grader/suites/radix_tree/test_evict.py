@@ -229,7 +229,7 @@ def test_locked_nodes_stay(part: ModuleType) -> None:
     tree.lock(node)
     rely(tree.num_evictable == 2 and is_sound(tree))
     why = "A block that a running request reads must not be handed to another."
-    expect_equal(sorted(tree.evict(3)), [11, 30], "what goes while block 10 is locked", why=why)
+    expect_equal(sorted(tree.evict(3)), [11, 30], "what goes while 10 is locked, sorted", why=why)
     tree.unlock(node)
     rely(is_sound(tree))
     expect_equal(tree.evict(3), [10], "what goes once it is unlocked", why=UNLOCKED)
