@@ -88,7 +88,7 @@ def test_a_timeline_shows_preemption_and_what_a_static_batch_wastes():
     assert f"{computed - needed} of them a second time" in timeline.summary(steps)
     steps = timeline.play(*engine(StaticScheduler), [Job("a", 2, 1), Job("b", 2, 3)])
     assert [step.wasted for step in steps] == [set(), {"a"}, {"a"}]
-    assert timeline.summary(steps).endswith(", 2 of them for ended requests")
+    assert timeline.summary(steps) == "3 steps, 8 tokens computed, 2 of them for ended requests"
     fig, ax = draw.figure(6, 4)
     timeline.draw(ax, steps, [Job("a", 2, 1), Job("b", 2, 3)], "static")
     draw.legend(ax, timeline.LEGEND, hatched=timeline.WASTED)

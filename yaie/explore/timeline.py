@@ -84,13 +84,14 @@ def _step(
     for item in plan.scheduled:
         name = item.request.request_id
         step.tokens[name] = item.num_tokens
-        end, before = item.start + item.num_tokens, reached.get(name, 0)
-        step.again += max(0, min(end, before) - item.start)
-        reached[name] = max(end, before)
         if item.start >= item.request.num_prompt_tokens:
             step.output.add(name)
         if item.request.is_finished:
             step.wasted.add(name)
+            continue
+        end, before = item.start + item.num_tokens, reached.get(name, 0)
+        step.again += max(0, min(end, before) - item.start)
+        reached[name] = max(end, before)
     step.used_blocks = cache.stats()["used_blocks"]
     scheduler.advance(plan)
     for request in scheduler.update(plan, [[0] for item in plan.scheduled if item.samples]):
