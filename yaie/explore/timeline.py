@@ -29,14 +29,13 @@ class Job:
 @dataclass(slots=True)
 class Step:
     """tokens: computed for each request that ran, by name. output: of those, who only went on.
-    wasted: who had ended and was computed all the same. again: tokens that had been computed before."""
+    wasted: who had ended and was computed all the same."""
 
     tokens: dict[str, int] = field(default_factory=dict)
     output: set[str] = field(default_factory=set)
     wasted: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
     preempted: set[str] = field(default_factory=set)
-    again: int = 0
     swapped: int = 0
     used_blocks: int = 0
 
@@ -48,7 +47,6 @@ def play(scheduler: Scheduler, cache: KVCacheManager, jobs: Sequence[Job]) -> li
     """
     requests = {job.name: _request(number, job) for number, job in enumerate(jobs)}
     steps: list[Step] = []
-    reached: dict[str, int] = {}
     while not all(request.is_finished for request in requests.values()):
         if len(steps) >= MOST_STEPS:
             raise RuntimeError(f"after {MOST_STEPS} steps some requests have not ended")
@@ -57,7 +55,7 @@ def play(scheduler: Scheduler, cache: KVCacheManager, jobs: Sequence[Job]) -> li
             if job.arrives == now:
                 scheduler.add(requests[job.name])
         here = [requests[job.name] for job in jobs if job.arrives <= now]
-        steps.append(_step(scheduler, cache, here, reached))
+        steps.append(_step(scheduler, cache, here))
     return steps
 
 
@@ -73,10 +71,7 @@ def _request(number: int, job: Job) -> Request:
     )
 
 
-def _step(
-    scheduler: Scheduler, cache: KVCacheManager, here: list[Request], reached: dict[str, int]
-) -> Step:
-    """reached: how many tokens of each request were computed at some time; brought up to date."""
+def _step(scheduler: Scheduler, cache: KVCacheManager, here: list[Request]) -> Step:
     step = Step()
     plan = scheduler.schedule()
     step.preempted = {request.request_id for request in plan.preempted}
@@ -88,10 +83,6 @@ def _step(
             step.output.add(name)
         if item.request.is_finished:
             step.wasted.add(name)
-            continue
-        end, before = item.start + item.num_tokens, reached.get(name, 0)
-        step.again += max(0, min(end, before) - item.start)
-        reached[name] = max(end, before)
     step.used_blocks = cache.stats()["used_blocks"]
     scheduler.advance(plan)
     for request in scheduler.update(plan, [[0] for item in plan.scheduled if item.samples]):
@@ -134,8 +125,5 @@ def _cell(ax: Axes, x: int, y: int, name: str, step: Step) -> None:
 def summary(steps: Sequence[Step]) -> str:
     """What the picture adds up to."""
     computed = sum(sum(step.tokens.values()) for step in steps)
-    again, wasted = sum(step.again for step in steps), sum(len(step.wasted) for step in steps)
-    parts = [f"{len(steps)} steps, {computed} tokens computed"]
-    parts += [f"{again} of them a second time"] if again else []
-    parts += [f"{wasted} of them for ended requests"] if wasted else []
-    return ", ".join(parts)
+    wasted = sum(len(step.wasted) for step in steps)
+    return f"{len(steps)} steps, {computed} tokens computed, {wasted} of them for nothing"
