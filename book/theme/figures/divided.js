@@ -6,7 +6,7 @@
   const { room, isNarrow, picture, text, legend } = yaie.stage;
   const RANKS = 4, PIECES = 16, LEFT = 56, TOP = 22, GAP = 28;
   const LOOKS = ['blue', 'orange', 'green', 'red'].map((name) => ({ fill: `var(--y-${name}-soft)`, stroke: `var(--y-${name})` }));
-  const WAYS = [['order', 'in order'], ['turns', 'in turns'], ['zigzag', 'zigzag']];
+  const WAYS = [['order', 'in order'], ['turns', 'in turns'], ['zigzag', 'in zigzag']];
 
   /** The square of queries and keys. A pair on the diagonal is half: a query sees the keys up to its own. */
   function square(owners, side) {
@@ -29,7 +29,7 @@
       const most = Math.max(...work), side = Math.min(300, width - LEFT - 8);
       const [left, top] = narrow ? [LEFT, TOP + side + GAP] : [LEFT + side + GAP + 50, TOP + 60];
       const room_ = width - left - 44, height = narrow ? top + RANKS * 30 : TOP + side + 6;
-      const said = `Divided ${WAYS.find(([name]) => name === way)[1]}, the ranks have ${work.slice(0, -1).join(', ')} and ${work.at(-1)} units of work. `
+      const said = `Pieces ${WAYS.find(([name]) => name === way)[1]}: the ranks have ${work.slice(0, -1).join(', ')} and ${work.at(-1)} units of work. `
         + `All wait for the busiest, so ${Math.round((100 * work.reduce((sum, one) => sum + one, 0)) / RANKS / most)}% of their time is used.`;
       stage.append(picture(width, height, said,
         text(LEFT, 14, 'keys, in 16 pieces →'), square(owners, side),

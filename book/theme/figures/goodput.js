@@ -52,21 +52,30 @@ const goodput = (() => {
 
   const share = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))];
 
-  /** Percentiles, throughput, and how many requests a second kept both limits. The first tenth warms up and is not counted;
-   *  the clock runs from the first arrival that counts to the last. */
-  function summary(all, { first, between }) {
+  /** What a run gave, before any limit: percentiles and throughput. The first tenth warms up and is not counted; the clock runs
+   *  from the first arrival that counts to the last. */
+  function measured(all) {
     const counted = all.slice(Math.floor(all.length / 10));
-    const wait = (one) => one.first - one.arrived, pace = (one) => (one.ended - one.first) / Math.max(1, one.answer - 1);
-    const sorted = (of) => counted.map(of).sort((a, b) => a - b);
+    const waits = counted.map((one) => one.first - one.arrived);
+    const paces = counted.map((one) => (one.ended - one.first) / Math.max(1, one.answer - 1));
     const [from, to] = [counted[0].arrived, counted.at(-1).arrived], seconds = to - from;
-    const good = counted.filter((one) => wait(one) <= first && pace(one) <= between).length;
-    const ended = all.filter((one) => one.ended > from && one.ended <= to).length;
-    const of = (numbers) => ({ half: share(numbers, 0.5), most: share(numbers, 0.99) });
-    return { ttft: of(sorted(wait)), tpot: of(sorted(pace)), throughput: ended / seconds,
-      goodput: (good / counted.length) * ((counted.length - 1) / seconds), kept: good / counted.length, counted: counted.length };
+    const of = (numbers) => {
+      const sorted = Float64Array.from(numbers).sort();
+      return { half: share(sorted, 0.5), most: share(sorted, 0.99) };
+    };
+    return { waits, paces, ttft: of(waits), tpot: of(paces), counted: counted.length, rate: (counted.length - 1) / seconds,
+      throughput: all.filter((one) => one.ended > from && one.ended <= to).length / seconds };
   }
 
-  return { numbers, simulate, summary };
+  /** And how many of its requests, and how many a second, kept both limits. */
+  function within(run, { first, between }) {
+    const kept = run.waits.filter((wait, at) => wait <= first && run.paces[at] <= between).length / run.counted;
+    return { ...run, kept, goodput: kept * run.rate };
+  }
+
+  const summary = (all, limits) => within(measured(all), limits);
+
+  return { numbers, simulate, measured, within, summary };
 })();
 
 (() => {
@@ -82,7 +91,7 @@ const goodput = (() => {
   function run(data, { prompt, answer }, rate) {
     const key = `${prompt} ${answer} ${rate}`;
     if (!kept.has(key)) {
-      kept.set(key, goodput.simulate({ ...data.engine, rate, count: COUNT, prompt: 2 ** prompt, answer: 2 ** answer }));
+      kept.set(key, goodput.measured(goodput.simulate({ ...data.engine, rate, count: COUNT, prompt: 2 ** prompt, answer: 2 ** answer })));
     }
     return kept.get(key);
   }
@@ -103,7 +112,7 @@ const goodput = (() => {
     ],
     draw(stage, values, data) {
       const limits = { first: values.first, between: values.between };
-      const curve = RATES.map((rate) => [rate, goodput.summary(run(data, values, rate), limits)]);
+      const curve = RATES.map((rate) => [rate, goodput.within(run(data, values, rate), limits)]);
       const [rate, here] = curve[values.rate];
       const width = room(stage), top = RATES[RATES.length - 1];
       const x = (value) => LEFT + (value / top) * (width - LEFT - 12);
