@@ -64,11 +64,11 @@
         found[one.label] = bytes;
         const bound = flops / bytes > data.ridge;
         const says = `${show(bytes, 'bytes')}, ${digits(flops / bytes)} FLOP${digits(flops / bytes) === '1' ? '' : 's'} a byte${bound ? ': arithmetic' : ''}`;
-        const times = one.cut ? ` (goes on: ${digits(keeps[one.kind](one) / most)} times as high)` : '';
-        const named = `${one.label} · ${one.model}${times}`;
-        const words = isNarrow(stage) ? lines(named, inner) : [named];
+        const named = `${one.label} · ${one.model}`;
+        const below = isNarrow(stage) || (named.length + says.length + 2) * 7.4 > inner; // the numbers' line
+        const words = below ? lines(named, inner) : [named];
         words.forEach((line, at) => drawn.push(text(LEFT, y + 12 + 15 * at, line)));
-        if (isNarrow(stage)) { drawn.push(text(LEFT, y + 12 + 15 * words.length, says, { bold: true })); y += 15 * words.length; }
+        if (below) { drawn.push(text(LEFT, y + 12 + 15 * words.length, says, { bold: true })); y += 15 * words.length; }
         else drawn.push(text(LEFT + inner, y + 12, says, { bold: true, anchor: 'end' }));
         const { high, drawn: row } = strip(one, tokens, { inner, y: y + LABEL, most });
         drawn.push(row);
