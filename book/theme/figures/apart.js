@@ -39,10 +39,10 @@
       { name: 'model', label: 'model', options: options(data.models), value: 'llama-8b' },
     ],
     draw(stage, { prompt, answer, batch, chunk, link, model }, data) {
-      const found = around.phases(data.models[model], { prompt: 2 ** prompt, answer: 2 ** answer, batch: 2 ** batch },
-        { rate: 600e12, bandwidth: 4.2e12, link: link * 1e9 });
+      const device = { rate: 600e12, bandwidth: 4.2e12, link: link * 1e9 };
+      const found = around.phases(data.models[model], { prompt: 2 ** prompt, answer: 2 ** answer, batch: 2 ** batch }, device);
       const { prefill, decode, step, moved } = found, start = BEFORE * step, there = start + prefill + moved;
-      const { count, part, long } = around.chunked(found, 2 ** prompt, Number(chunk)), done = start + count * long;
+      const { count, part, long } = around.chunked(data.models[model], found, { prompt: 2 ** prompt, batch: 2 ** batch, chunk: Number(chunk) }, device), done = start + count * long;
       const all = Math.ceil((Math.max(there, done) + AFTER * step) / step) * step;
       const width = room(stage), inner = width - 2 * LEFT, x = (time) => LEFT + (time / all) * inner;
       const block = (from, long, row, fill, key) => svg('rect', { x: x(from), width: Math.max(1.5, x(long) - x(0)), y: row * ROW + LABEL, height: HIGH,
@@ -62,7 +62,7 @@
         label(3, 'the device that decodes: every stream gets its token on time', 'decode'), steps(x, y(3), 0, all, step, 'stream'),
         [0, all].map((time, end) => text(x(time), 4 * ROW + 12, time ? show(time, 'seconds') : '0', { anchor: end ? 'end' : 'start' }))),
       legend([{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' }, `a decode step, ${show(step, 'seconds')}`],
-        [{ fill: 'var(--y-orange)' }, 'the prompt, or a chunk of it'], [{ fill: 'var(--y-grey)' }, 'its blocks on their way']));
+        [{ fill: 'var(--y-orange)' }, 'the prompt, or what a chunk adds'], [{ fill: 'var(--y-grey)' }, 'its blocks on their way']));
       return said;
     },
   });

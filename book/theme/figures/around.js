@@ -75,14 +75,20 @@ const around = (() => {
   function phases(model, { prompt, answer, batch }, { rate, bandwidth, link }) {
     const { seconds, bytes } = again(model, prompt, rate);
     const kv = again(model, prompt + answer / 2, rate).bytes;
-    const step = Math.max((2 * model.weights + batch * kv) / bandwidth, (2 * model.weights * batch) / rate);
+    const step = linear(model, batch, { rate, bandwidth }) + (batch * kv) / bandwidth;
     return { prefill: seconds, decode: (answer * step) / batch, step, moved: bytes / link, bytes };
   }
 
-  /** Steps that a prompt is cut into, and how long each is if its chunk's time is added to a decode step. chunk: 0 for none. */
-  function chunked({ prefill, step }, prompt, chunk) {
-    const count = chunk ? Math.ceil(prompt / chunk) : 1;
-    return { count, part: prefill / count, long: step + prefill / count };
+  /** Seconds that the products with all weights take for so many rows: reading them, or the arithmetic. */
+  const linear = ({ weights }, rows, { rate, bandwidth }) => Math.max((2 * weights) / bandwidth, (2 * weights * rows) / rate);
+
+  /** Steps that a prompt is cut into, and how long each is beside `batch` decodes. A chunk's rows share the reading of the
+   *  weights with the decodes; its attention is added. chunk: 0 for none. part: what the chunk adds to the step. */
+  function chunked(model, { step }, { prompt, batch, chunk }, { rate, bandwidth }) {
+    const count = chunk ? Math.ceil(prompt / chunk) : 1, each = prompt / count;
+    const attention = (again(model, prompt, rate).flops - 2 * model.weights * prompt) / count / rate;
+    const part = linear(model, batch + each, { rate, bandwidth }) - linear(model, batch, { rate, bandwidth }) + attention;
+    return { count, part, long: step + part };
   }
 
   /** An adapter of rank r beside every product of a layer, and what a step reads with `distinct` of them in its batch. */
@@ -93,9 +99,38 @@ const around = (() => {
       copies: distinct * 2 * weights };
   }
 
+  /** Which rank has each piece of a prompt: neighbours, in turns, or from both ends (zigzag, in groups of 2 * ranks). */
+  function owners(way, ranks, pieces) {
+    return Array.from({ length: pieces }, (_, piece) => {
+      if (way === 'order') return Math.floor((piece * ranks) / pieces);
+      if (way === 'turns') return piece % ranks;
+      const place = piece % (2 * ranks);
+      return place < ranks ? place : 2 * ranks - 1 - place;
+    });
+  }
+
+  /** Pairs of pieces that each rank computes under a causal mask; a piece with itself is half a pair. */
+  const causal = (all, ranks) => Array.from({ length: ranks }, (_, rank) => all.reduce((sum, owner, piece) => sum + (owner === rank ? piece + 0.5 : 0), 0));
+
+  /** The step at which the first of `count` answers ends, the second and so on, on average. */
+  function ends(shape, count, mean) {
+    const numbers = Array.from({ length: count }, (_, at) => at + 1);
+    if (shape === 'equal') return numbers.map(() => mean);
+    if (shape === 'uniform') return numbers.map((ended) => (2 * mean * ended) / (count + 1)); // from nothing to twice the mean
+    let now = 0;
+    return numbers.map((ended) => { now += mean / (count - ended + 1); return now; }); // without memory: the next of n ends after mean / n
+  }
+
+  /** What the last few take: their share of the steps and of the tokens, and how many run then on average. */
+  function tail(all, few) {
+    const begin = few < all.length ? all[all.length - few - 1] : 0, last = all.slice(-few);
+    const tokens = last.reduce((sum, end) => sum + end - begin, 0), steps = all.at(-1) - begin;
+    return { time: steps / all.at(-1), tokens: tokens / all.reduce((sum, end) => sum + end, 0), rows: steps ? tokens / steps : 0 };
+  }
+
   const digits = (value, most = 3) => Number(value.toPrecision(most)).toLocaleString('en');
   const power = (value) => (2 ** value).toLocaleString('en');
   const options = (table) => Object.entries(table).map(([key, { label }]) => [key, label]);
 
-  return { experts, random, draws, kinds, again, phases, chunked, adapter, digits, power, options };
+  return { experts, random, draws, kinds, again, phases, chunked, adapter, owners, causal, ends, tail, digits, power, options };
 })();

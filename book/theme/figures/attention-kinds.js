@@ -6,7 +6,7 @@
   const { room, isNarrow, picture, text, legend, lines } = yaie.stage;
   const { show } = yaie.calculator;
   const { digits, power } = around;
-  const LEFT = 4, TALL = 56, LABEL = 16, GAP = 10, PIECES = 16, MARK = 1.2;
+  const LEFT = 4, TALL = 56, LABEL = 16, GAP = 10, PIECES = 16, MARK = 1.2, TOOTH = 6;
 
   /** Pieces of the context that a layer reads, each { from, share } of it, and bytes a token kept. */
   function pieces(one, context) {
@@ -23,6 +23,12 @@
   const keeps = { heads: ({ kvHeads, dim }) => 4 * kvHeads * dim, latent: ({ latent, rotary }) => 2 * (latent + rotary),
     sparse: ({ latent, rotary }) => 2 * (latent + rotary), groups: ({ dim, group }) => (2 * dim) / group };
 
+  /** A bar that goes on below: torn at its end. */
+  function torn(y, inner) {
+    const teeth = Math.floor(inner / (2 * TOOTH)), edge = Array.from({ length: teeth }, () => `l${-TOOTH} ${-TOOTH} l${-TOOTH} ${TOOTH}`).join('');
+    return svg('path', { d: `M${LEFT} ${y} h${2 * TOOTH * teeth} v${TALL} ${edge} Z`, fill: 'var(--y-blue)', 'data-key': 'torn' });
+  }
+
   /** A row of the picture: what is kept (outlined), what is read (filled). */
   function strip(one, context, { inner, y, most }) {
     const look = { fill: 'var(--y-blue)' };
@@ -31,10 +37,12 @@
       const high = Math.min(TALL, Math.sqrt(area)), wide = Math.min(inner, Math.max(MARK, area / high));
       return { high, drawn: [svg('rect', { x: LEFT, y, width: wide, height: Math.max(MARK, high), ...look, 'data-key': 'state' })] };
     }
+    if (one.cut) return { high: TALL, drawn: [torn(y, inner)] };
     const high = Math.max(MARK, (TALL * keeps[one.kind](one)) / most);
     const indexer = one.indexDim ? Math.max(MARK, (TALL * one.indexDim) / (one.group ?? 1) / most) : 0;
     return { high: high + indexer, drawn: [
-      svg('rect', { x: LEFT, y, width: inner, height: high, fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)', 'stroke-width': 0.6 }),
+      svg('rect', { x: LEFT, y, width: inner, height: high, fill: one.readers ? 'none' : 'var(--y-grey-soft)', stroke: 'var(--y-line)',
+        'stroke-width': 0.6, 'stroke-dasharray': one.readers ? '4 3' : null }),
       pieces(one, context).map(({ from, share }, piece) => svg('rect', { x: LEFT + from * inner, y, width: Math.max(MARK, share * inner),
         height: high, ...look, 'data-key': `${one.label}-${piece}` })),
       one.near ? svg('rect', { x: LEFT + inner * Math.max(0, 1 - one.near / context), y, width: Math.max(MARK, inner * Math.min(1, one.near / context)),
@@ -44,11 +52,11 @@
   }
 
   yaie.controlled('attention-kinds', {
-    controls: () => [{ name: 'context', label: 'tokens of context', min: 9, max: 20, step: 1, value: 13, format: power }],
+    controls: () => [{ name: 'context', label: 'tokens of context', min: 9, max: 20, step: 1, value: 17, format: power }],
     draw(stage, { context }, data) {
       const tokens = 2 ** context, kinds = Object.values(data.kinds);
       const width = room(stage), inner = width - 2 * LEFT;
-      const most = Math.max(...kinds.filter(({ kind }) => keeps[kind]).map((one) => keeps[one.kind](one)));
+      const most = Math.max(...kinds.filter(({ kind, cut }) => keeps[kind] && !cut).map((one) => keeps[one.kind](one)));
       const drawn = [], found = {};
       let y = 4;
       for (const one of kinds) {
@@ -57,9 +65,10 @@
         const bound = flops / bytes > data.ridge;
         const says = `${show(bytes, 'bytes')}, ${digits(flops / bytes)} FLOP${digits(flops / bytes) === '1' ? '' : 's'} a byte${bound ? ': arithmetic' : ''}`;
         const named = `${one.label} · ${one.model}`;
-        const words = isNarrow(stage) ? lines(named, inner) : [named];
+        const below = isNarrow(stage) || (named.length + says.length + 2) * 7.4 > inner; // the numbers' line
+        const words = below ? lines(named, inner) : [named];
         words.forEach((line, at) => drawn.push(text(LEFT, y + 12 + 15 * at, line)));
-        if (isNarrow(stage)) { drawn.push(text(LEFT, y + 12 + 15 * words.length, says, { bold: true })); y += 15 * words.length; }
+        if (below) { drawn.push(text(LEFT, y + 12 + 15 * words.length, says, { bold: true })); y += 15 * words.length; }
         else drawn.push(text(LEFT + inner, y + 12, says, { bold: true, anchor: 'end' }));
         const { high, drawn: row } = strip(one, tokens, { inner, y: y + LABEL, most });
         drawn.push(row);
@@ -70,6 +79,7 @@
         + `${show(latent, 'bytes')}. Above ${data.ridge} FLOPs a byte arithmetic is the limit, not memory.`;
       stage.append(picture(width, y, said, drawn),
         legend([{ fill: 'var(--y-blue)' }, 'read for the new token'], [{ fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)' }, 'kept, not read'],
+          [{ fill: 'none', stroke: 'var(--y-line)', 'stroke-dasharray': '4 3' }, 'kept by another layer'],
           [{ fill: 'var(--y-orange)' }, 'read by the indexer']));
       return said;
     },

@@ -52,7 +52,7 @@
       rows.findIndex((row) => row.some(([who]) => who === name)) + 1 || '–')];
   }
 
-  /** Steps with work, tokens of answers, and rows that were computed in vain. */
+  /** Steps with work, tokens of answers, and rows that were computed for no request. */
   function sums(way, steps) {
     const rows = rowsOf(way, steps);
     const made = rows.filter((row) => row.length).length;
@@ -63,7 +63,7 @@
 
   function seen(way, step) {
     const rows = step[way].rows.map(([name, , kind]) =>
-      (kind === 'vain' ? `${name} in vain` : name ?? 'none'));
+      (kind === 'vain' ? `${name}, ended` : name ?? 'none'));
     const { waiting } = step[way];
     return `${WAYS[way]}: in the rows ${rows.join(', ')}; waiting ${waiting.join(', ') || 'none'}.`;
   }
@@ -77,12 +77,12 @@
         ...ways.flatMap((way) => [html('p', { class: 'tl-name', 'data-thing': way }, html('strong', {}, WAYS[way]), place.narrow ? ' (w: waiting)' : ''),
           html('div', { class: 'ways' }, panel(way, steps, data.steps.length, place))]),
         legend(['prompt', 'prompt, first token', 'A'], ['answer', 'one more token', 'A'],
-          ['vain', 'ended, computed in vain'], ['empty', 'empty']),
+          ['vain', 'ended, still computed'], ['empty', 'empty']),
         tables(
           [['first token', ...data.requests.map(({ name }) => name)],
             ...(place.narrow ? [] : [['arrives', ...data.requests.map((request) => request.arrives)]]),
             ...ways.map((way) => firstTokens(way, steps, data.requests))],
-          [['so far', 'steps', 'tokens', 'per step', 'in vain'], ...ways.map((way) => sums(way, steps))]));
+          [['so far', 'steps', 'tokens', 'per step', 'for no request'], ...ways.map((way) => sums(way, steps))]));
     },
   });
 })();

@@ -79,7 +79,7 @@
       height, fill: 'var(--bg)' }));
     return yaie.stage.picture(WIDTH, top + STRIP + 1,
       `${allocator.label}: ${state.held} slots hold a token, ${state.empty} are reserved and empty, `
-        + `${state.free} are free${state.vain ? ' in vain' : ''}`,
+        + `${state.free} are free${state.vain ? ', but of no use' : ''}`,
       patterns(id),
       text(0, 11, 'steps so far ↓'),
       svg('rect', { x: 0, y: TOP, width: WIDTH, height: MAP, fill: 'none', stroke: 'var(--y-line)',
@@ -102,7 +102,7 @@
     return html('div', { class: 'sizes' },
       ...row('var(--y-blue-soft)', state.held, 'hold a token'),
       ...row(`url(#empty-${id})`, state.empty, narrow ? 'reserved' : 'reserved, empty (internal)'),
-      ...row(`url(#vain-${id})`, state.vain ? state.free : 0, narrow ? 'free in vain' : 'free in vain (external)'),
+      ...row(`url(#vain-${id})`, state.vain ? state.free : 0, narrow ? 'free, no use' : 'free, but of no use (external)'),
       ...row('none', state.vain ? 0 : state.free, 'free'));
   }
 

@@ -10,10 +10,10 @@
   const LEFT = 4, ROW = 52, HIGH = 20, TICKS = 24;
 
   /** The four ways, with the seconds that each takes. */
-  function ways({ tokens, model, rate }, data) {
+  function ways({ tokens, model, rate, share }, data) {
     const own = around.again(data.models[model], 2 ** tokens, Number(rate) * 1e12);
     return [{ name: 'Compute it again', how: show(own.flops, 'flops'), seconds: own.seconds },
-      ...FROM.map(([speed, name, path]) => (
+      ...FROM.map(([promised, name, path]) => [promised * Number(share), name, path]).map(([speed, name, path]) => (
         { name, how: `${show(own.bytes, 'bytes')} at ${digits(speed / 1e9)} GB/s (${path})`, seconds: own.bytes / speed }))];
   }
 
@@ -38,6 +38,7 @@
       { name: 'tokens', label: 'tokens of the prefix', min: 8, max: 17, step: 1, value: 12, format: power },
       { name: 'model', label: 'model', options: options(data.models), value: 'llama-8b' },
       { name: 'rate', label: 'at', options: [200, 400, 600, 800].map((rate) => [`${rate}`, `${rate} TFLOP/s`]), value: '400' },
+      { name: 'share', label: 'bandwidths', options: [['1', 'as promised'], ['0.5', 'half of that']], value: '1' },
     ],
     draw(stage, values, data) {
       const found = ways(values, data), last = Math.max(...found.map(({ seconds }) => seconds));

@@ -113,7 +113,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     "scheduler-largest-chunk": lambda: (30e-3 - 12e-3) / 20e-6,
     "scheduler-steps-of-a-prompt": lambda: len(range(0, 12000, 1024 - 48)),
     "scheduler-overload": lambda: next(t for t in range(1000) if 40 * t - 36 * t >= 200),
-    "engine-detokenize": lambda: 64 * 2000 * 0.5e-3,
+    "engine-detokenize": lambda: 64 * 2000 * 0.11e-3,
     "engine-held-back": lambda: len(range(0, 12, 4)) * 15,
     "engine-overlap": lambda: 100 * ((1 / 8) / (1 / 11) - 1),
     "api-server-events": lambda: 2000 * 40 * 230 / 1e6,

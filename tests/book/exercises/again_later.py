@@ -150,6 +150,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     "structured-output-ask-again": lambda: 0.9995**-800,
     "structured-output-forced": lambda: 54 * 0.02,
     "experts-experts-read": lambda: read_by(16, 128, 8),
+    "experts-one-draft": lambda: read_by(2, 256, 8) + 1,
     "experts-one-user": lambda: (
         H200_BYTES / (GPT_OSS_EXPERTS * 4.25 / 8 + (5.1e9 - GPT_OSS_EXPERTS) * 2)
     ),
@@ -187,6 +188,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     "rollouts-take-turns": lambda: 2e3 * (2 * LLAMA_8B_W) / 64e9,
     "goodput-a-burst": lambda: next(t for t in range(99) if 40 + 28 * t <= 30 * t),
     "goodput-closed-loop": lambda: 64 / 20,
+    "goodput-energy": lambda: 500 * 0.07,
     "goodput-price-of-a-good-request": lambda: 3 / (12 * 3.6),
     "profiling-best-possible": lambda: bisect(lambda f: 0.6 + 0.4 / f > 1 / 1.5, 1, 99),
     "profiling-share-of-the-limit": lambda: (
