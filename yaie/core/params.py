@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from yaie.core.constraint import Constraint as Constraint
+from yaie.core.constraint import ThoughtLimit as ThoughtLimit
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params_lists import MAX_LOGPROB_TOKEN_IDS as MAX_LOGPROB_TOKEN_IDS
 from yaie.core.params_lists import MAX_STOP_TOKEN_IDS as MAX_STOP_TOKEN_IDS
@@ -14,20 +16,7 @@ from yaie.core.ranges import MAX_LOGPROBS as MAX_LOGPROBS
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _NONE: tuple[Any, ...] = ()
 """What a list holds unless it is given. There is only one such tuple."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A language that the output must belong to.
-
-    kind: "json_object" (any JSON object, `text` is ""), "json_schema" (`text` is the schema, as JSON),
-        "lark" (`text` is a grammar in the dialect of llguidance) or "gbnf" (in llama.cpp's). "tools"
-        never reaches the engine: it is what `yaie.server.tools.ToolFormat.grammar` is given, as JSON,
-        and becomes "lark".
-    """
-
-    kind: Literal["json_object", "json_schema", "lark", "gbnf", "tools"]
-    text: str = ""
+_BOUNDS = [(name, RANGES[name].bounds) for name in SAMPLED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +33,6 @@ class PromptOptions:
     continue_final_message: bool = False
     add_special_tokens: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ThoughtLimit:
-    """How long a model may think before it answers.
-
-    num_tokens: between the two tags. begin, end: the tags as they are written. is_open: the prompt ends
-    with the first of them.
-    """
-
-    num_tokens: int
-    begin: str
-    end: str
-    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +128,9 @@ class SamplingParams:
         is_constraint = self.constraint is None or isinstance(self.constraint, Constraint)
         _require(is_constraint, "constraint", "must be a Constraint")
         _require(self.pooling is None or self.n == 1, "n", "must be 1 where pooling is asked for")
-        for name in SAMPLED:
-            if (value := getattr(self, name)) is not None:
+        for name, (low, high, hole) in _BOUNDS:
+            value = getattr(self, name)
+            if value is not None and not (low <= value <= high and value != hole):
                 RANGES[name].require(value, name)
         if has_lists:
             check_sizes(self)
@@ -190,27 +166,6 @@ class SamplingParams:
     def is_greedy(self) -> bool:
         """Whether the most likely token is taken every time."""
         return self.temperature == 0.0
-
-    @property
-    def has_penalties(self) -> bool:
-        """Whether the tokens seen so far change the logits."""
-        return (
-            self.presence_penalty != 0.0
-            or self.frequency_penalty != 0.0
-            or self.repetition_penalty != 1.0
-        )
-
-
-def whole_distribution(vocab_size: int) -> SamplingParams:
-    """One token, with the log-probability of every token of the vocabulary.
-
-    No client can ask for so many: that is why MAX_LOGPROBS is only checked on construction.
-    """
-    params = SamplingParams(
-        temperature=0.0, max_tokens=1, ignore_eos=True, logprobs=0, fits_context=True
-    )
-    object.__setattr__(params, "logprobs", vocab_size)
-    return params
 
 
 def _require(condition: bool, param: str, message: str) -> None:
