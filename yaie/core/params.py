@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from yaie.core.constraint import Constraint as Constraint
-from yaie.core.constraint import ThoughtLimit as ThoughtLimit
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params_lists import MAX_LOGPROB_TOKEN_IDS as MAX_LOGPROB_TOKEN_IDS
 from yaie.core.params_lists import MAX_STOP_TOKEN_IDS as MAX_STOP_TOKEN_IDS
@@ -17,6 +15,20 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 _NONE: tuple[Any, ...] = ()
 """What a list holds unless it is given. There is only one such tuple."""
 _BOUNDS = [(name, RANGES[name].bounds) for name in SAMPLED]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A language that the output must belong to.
+
+    kind: "json_object" (any JSON object, `text` is ""), "json_schema" (`text` is the schema, as JSON),
+        "lark" (`text` is a grammar in the dialect of llguidance) or "gbnf" (in llama.cpp's). "tools"
+        never reaches the engine: it is what `yaie.server.tools.ToolFormat.grammar` is given, as JSON,
+        and becomes "lark".
+    """
+
+    kind: Literal["json_object", "json_schema", "lark", "gbnf", "tools"]
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,20 @@ class PromptOptions:
     continue_final_message: bool = False
     add_special_tokens: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtLimit:
+    """How long a model may think before it answers.
+
+    num_tokens: between the two tags. begin, end: the tags as they are written. is_open: the prompt ends
+    with the first of them.
+    """
+
+    num_tokens: int
+    begin: str
+    end: str
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
