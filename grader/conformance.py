@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from yaie.engine.step.executor import SentStep, StepExecutor
     from yaie.server.service import Service
     from yaie.worker.graphs import CudaDevice
-    from yaie.worker.host_device import HostDevice
     from yaie.worker.padded import PaddedMachine
     from yaie.worker.parallel import links
     from yaie.worker.step_future import StepFuture
     from yaie.worker.threaded import ThreadedWorker
+    from yaie.worker.transfer import HostDevice
     from yaie.worker.worker import Worker
 
     _sampler: type[contracts.Sampler] = sampler.Sampler

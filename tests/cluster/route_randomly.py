@@ -12,8 +12,8 @@ from typing import Any
 from ray.serve._private.common import DeploymentHandleSource, DeploymentID
 from ray.serve.request_router import ReplicaID
 
+from tests.cluster.naive_prefixes import NaivePrefixes
 from yaie.cluster.exchange import Asked
-from yaie.cluster.naive_prefixes import NaivePrefixes
 from yaie.cluster.prefixes import CAPACITY, CHUNK, chain
 from yaie.cluster.router import PrefixRouter
 

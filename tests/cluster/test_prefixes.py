@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yaie.cluster.naive_prefixes import NaivePrefixes, beginnings
+from tests.cluster.naive_prefixes import NaivePrefixes, beginnings
 from yaie.cluster.prefixes import CHUNK, HASH_BYTES, MOST_CHUNKS, PrefixIndex, chain
 
 REPLICAS = ("a", "b", "c")

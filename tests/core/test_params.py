@@ -44,14 +44,6 @@ def test_temperature_zero_is_greedy_and_integers_are_numbers() -> None:
     assert not SamplingParams(temperature=1).is_greedy
 
 
-@pytest.mark.parametrize(
-    "change", [{"presence_penalty": 1}, {"frequency_penalty": -1}, {"repetition_penalty": 1.1}]
-)
-def test_each_penalty_counts_as_one(change: dict[str, float]) -> None:
-    assert SamplingParams(**change).has_penalties
-    assert not SamplingParams().has_penalties
-
-
 def test_the_ground_floor_loads_without_torch() -> None:
     program = (
         "import sys, yaie, yaie.core.contracts, yaie.core.batch, yaie.core.config\n"

@@ -212,6 +212,15 @@ def test_readmitted_request_sends_its_tokens_and_its_place_in_the_output_again()
     assert table_entries(step) == [(0, 0, 4)]
 
 
+@pytest.mark.parametrize(
+    "change", [{"presence_penalty": 1}, {"frequency_penalty": -1}, {"repetition_penalty": 1.1}, {}]
+)
+def test_each_penalty_counts_as_one(change: dict[str, float]) -> None:
+    step = encoder().encode(StepPlan([share(make_request("a", **change), [7])]))
+    assert step.new is not None
+    assert ("penalties" in step.new.extras) == bool(change)
+
+
 def test_preempted_request_keeps_its_seat_until_its_token_is_known() -> None:
     steps = encoder()
     request = make_request("a")

@@ -17,7 +17,7 @@ from yaie.core.errors import ConfigError, ModelError
 from yaie.models import LoadedModel, ModelAdapter, ModelLoader
 from yaie.models.generic import GenericAdapter
 from yaie.models.naive_kv import ContiguousKV
-from yaie.models.schemes import packed
+from yaie.models.schemes import floats
 
 Checkpoint = Callable[[str], Path]
 LENGTHS = (1, 16, 17, 60, 33)
@@ -109,7 +109,7 @@ def test_weights_that_are_not_plain_are_not_handed_over(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large ones are packed on a CPU: only their own scheme can multiply by them."""
-    monkeypatch.setattr(packed, "MIN_PACKED_SIZE", 1)
+    monkeypatch.setattr(floats, "MIN_PACKED_SIZE", 1)
     folder, ops = checkpoint("llama"), PlainOpsWithGemm()
     assert_same_logits(load(folder, ops=ops).adapter, folder)
     assert ops.fused.calls == 0

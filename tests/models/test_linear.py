@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from yaie.models.layout import Layout, stacked, whole
 from yaie.models.linear import make_linear, tied_linear
 from yaie.models.schemes import Scheme, choose_scheme
-from yaie.models.schemes.packed import EXACT_ROWS, PackedScheme
+from yaie.models.schemes.floats import EXACT_ROWS, PackedScheme
 
 CPU = torch.device("cpu")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_limits import connect, head, raw, read_all, status_and_error, still_well
 from yaie.server import run, unread
+from yaie.server.late_heads import LateHeads
 from yaie.server.unread import LOOKS, Unread
 from yaie.system.descriptors import SPARE_FILES, allowed_connections
 
@@ -102,6 +104,46 @@ def test_no_more_connections_are_allowed_than_there_are_files(
     assert allowed_connections(500) == 500
     assert limits[0] == 500 + SPARE_FILES  # raised as far as needed
     assert allowed_connections(5000) == 1000 - SPARE_FILES  # as far as allowed
+
+
+class Head:
+    """A connection that awaits what the test says."""
+
+    def __init__(self) -> None:
+        self.awaits_head: object | None = self
+        self.is_late = False
+
+    def head_is_late(self) -> None:
+        self.is_late = True
+
+
+class Loop:
+    """A clock that the test sets, and no timers."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, *_: Any) -> Any:
+        return None
+
+
+def test_only_a_head_that_is_due_for_so_long_is_late() -> None:
+    slow, quick, begun, idle = (Head() for _ in range(4))
+    late, loop = LateHeads(6.0), cast("Any", Loop())
+    for connection in (slow, quick, begun, idle):
+        late.watch(connection, loop)
+    idle.awaits_head = begun.awaits_head = None
+    for now in range(1, 10):
+        loop.now = float(now)
+        quick.awaits_head = object()  # another request's at each look
+        begun.awaits_head = begun if now >= 3 else None
+        late._look(loop)
+        is_late = [connection.is_late for connection in (slow, quick, begun, idle)]
+        assert is_late == [now >= 6, False, now >= 9, False]
+    late.forget(slow)
+    assert slow not in late._due
 
 
 class Transport(asyncio.Transport):

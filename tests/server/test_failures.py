@@ -10,7 +10,7 @@ import pytest
 from tests.server.conftest import LiveServer, serving, within
 from tests.server.fake_engine import FakeEngine
 from yaie.core.errors import LostPartError
-from yaie.server import service
+from yaie.server.service import Service
 
 LONG = {"prompt": "x" * 900, "max_tokens": 900}
 
@@ -138,7 +138,7 @@ def test_request_whose_reply_cannot_be_made_is_aborted(
         raise RuntimeError("boom at /some/path")
 
     for made_by in ("extend", "read"):
-        monkeypatch.setattr(service, made_by, broken)
+        monkeypatch.setattr(Service, made_by, broken)
     fake.step_seconds = 0.01
     response = fake_live.http.post(path, json={**asked, "stream": stream})
     assert response.status_code == 500

@@ -17,10 +17,10 @@ import pytest
 
 from tests.server.odd_values import HEADER_VALUES, HEADERS, PATHS, Case, bodies, cases, chosen
 from tests.server.tool_models import tool_model
+from yaie.core.request import Request
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.engine_life import EngineState
-from yaie.engine.input import processor
-from yaie.engine.input.limits import resolve_max_tokens
+from yaie.engine.input.processor import InputProcessor
 from yaie.parts import load_parts
 from yaie.server.app import create_app
 from yaie.server.dialects.messages_errors import PATH as MESSAGES
@@ -45,10 +45,14 @@ async def asked(
     """A client of the application around a tiny engine, and that engine."""
     from yaie.engine.llm_engine import LLMEngine
 
-    def few_tokens(*args: Any) -> int:
-        return min(resolve_max_tokens(*args), SHORT)
+    made = InputProcessor._made
 
-    monkeypatch.setattr(processor, "resolve_max_tokens", few_tokens)
+    def few_tokens(
+        self: InputProcessor, tokens: list[int], params: Any, most: int, *named: Any
+    ) -> list[Request]:
+        return made(self, tokens, params, min(most, SHORT), *named)
+
+    monkeypatch.setattr(InputProcessor, "_made", few_tokens)
     model = tool_model("hermes", folder / "tiny-llama")
     engine = AsyncEngine(
         lambda: LLMEngine(model=str(model), num_blocks=256, threads=1, mine="none")

@@ -12,7 +12,7 @@ from tests.server.fake_engine import FakeEngine
 from yaie.core.errors import ConfigError
 from yaie.server.allowed import Allowed
 from yaie.server.listen import is_loopback, name_in
-from yaie.server.origins import MOST_KNOWN, OriginGuard
+from yaie.server.request_head import MOST_KNOWN, OriginGuard
 from yaie.server.settings import ServerSettings
 
 EVIL = "http://evil.example"

@@ -1,7 +1,7 @@
 """Which replica has seen which beginnings of prompts: chained hashes of chunks, forgotten by least use.
 
 A chunk's hash covers all chunks before it, so one hash stands for a whole beginning, and a replica's
-memory is a set of hashes. `naive_prefixes.py` keeps the beginnings themselves and must agree.
+memory is a set of hashes. `tests/cluster/naive_prefixes.py` keeps the beginnings and must agree.
 """
 
 import hashlib

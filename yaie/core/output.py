@@ -6,9 +6,10 @@ No `Request` leaves the engine. A caller gets a `Submitted` for each sequence th
 
 from dataclasses import dataclass
 
-from yaie.core.errors import ConstraintError, EngineOverloadedError, KVPoolTooSmallError, YaieError
+from yaie.core.errors import YaieError
+from yaie.core.failure import FailureKind, error_of
 from yaie.core.params import SamplingParams
-from yaie.core.request import FailureKind, FinishReason, Request, TokenLogprob
+from yaie.core.request import FinishReason, Request, TokenLogprob
 
 
 # ANCHOR: submitted
@@ -106,21 +107,10 @@ class RequestOutput:
 
     @property
     def exception(self) -> YaieError | None:
-        """What to tell the caller of a request that failed; None of any other.
-
-        What the request itself brings about is an InvalidRequestError: sent again, it fails again, and
-        clients try again on what a server seems to be to blame for.
-        """
+        """What to tell the caller of a request that failed; None of any other. See `error_of`."""
         if self.finish_reason is not FinishReason.ERROR:
             return None
-        message = self.error or "The request failed in the engine."
-        if self.failure is FailureKind.CONSTRAINT:
-            return ConstraintError(message, param="response_format")
-        if self.failure is FailureKind.CAPACITY:
-            return KVPoolTooSmallError(message, param="max_tokens")
-        if self.failure is FailureKind.MEMORY:
-            return EngineOverloadedError(message)
-        return YaieError(message)
+        return error_of(self.failure, self.error or "The request failed in the engine.")
 
     def merge(self, later: "RequestOutput") -> None:
         """Take over the request's next output: both together say what this one says then."""

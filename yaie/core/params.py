@@ -14,6 +14,7 @@ from yaie.core.ranges import MAX_LOGPROBS as MAX_LOGPROBS
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _NONE: tuple[Any, ...] = ()
 """What a list holds unless it is given. There is only one such tuple."""
+_BOUNDS = [(name, RANGES[name].bounds) for name in SAMPLED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +154,9 @@ class SamplingParams:
         is_constraint = self.constraint is None or isinstance(self.constraint, Constraint)
         _require(is_constraint, "constraint", "must be a Constraint")
         _require(self.pooling is None or self.n == 1, "n", "must be 1 where pooling is asked for")
-        for name in SAMPLED:
-            if (value := getattr(self, name)) is not None:
+        for name, (low, high, hole) in _BOUNDS:
+            value = getattr(self, name)
+            if value is not None and not (low <= value <= high and value != hole):
                 RANGES[name].require(value, name)
         if has_lists:
             check_sizes(self)
@@ -190,27 +192,6 @@ class SamplingParams:
     def is_greedy(self) -> bool:
         """Whether the most likely token is taken every time."""
         return self.temperature == 0.0
-
-    @property
-    def has_penalties(self) -> bool:
-        """Whether the tokens seen so far change the logits."""
-        return (
-            self.presence_penalty != 0.0
-            or self.frequency_penalty != 0.0
-            or self.repetition_penalty != 1.0
-        )
-
-
-def whole_distribution(vocab_size: int) -> SamplingParams:
-    """One token, with the log-probability of every token of the vocabulary.
-
-    No client can ask for so many: that is why MAX_LOGPROBS is only checked on construction.
-    """
-    params = SamplingParams(
-        temperature=0.0, max_tokens=1, ignore_eos=True, logprobs=0, fits_context=True
-    )
-    object.__setattr__(params, "logprobs", vocab_size)
-    return params
 
 
 def _require(condition: bool, param: str, message: str) -> None:

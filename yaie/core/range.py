@@ -31,10 +31,16 @@ class Range:
     above: bool = False
     hole: int | None = None
 
+    @property
+    def bounds(self) -> tuple[float, float, int | None]:
+        """The smallest and the largest number that belong to it, and what between them does not."""
+        low = math.nextafter(self.low, math.inf) if self.above else self.low
+        return low, self.high, self.hole
+
     def holds(self, value: float) -> bool:
         """Whether it is in the range. NaN is in none."""
-        is_high_enough = value > self.low if self.above else value >= self.low
-        return is_high_enough and value <= self.high and value != self.hole
+        low, high, hole = self.bounds
+        return low <= value <= high and value != hole
 
     def require(self, value: float, param: str, what: str = "") -> None:
         """Raise InvalidRequestError unless it is in the range. what: which of the numbers of `param` it

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yaie.core.compat import StrEnum
+from yaie.core.failure import FailureKind as FailureKind
 from yaie.core.params import SamplingParams
 
 
@@ -24,17 +25,6 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     ABORT = "abort"
     ERROR = "error"
-
-
-class FailureKind(StrEnum):
-    """Why a request ended with `FinishReason.ERROR`."""
-
-    CORRUPTED = "corrupted"  # the model computed NaN or infinity
-    CONSTRAINT = "constraint"  # its output cannot be kept to its grammar
-    CAPACITY = "capacity"  # it does not fit the engine, even alone
-    MEMORY = "memory"  # the device had no memory for its prompt just then
-    PART = "part"  # a learner's part failed
-    ENGINE = "engine"  # something else
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from yaie.models.text_bounds import TextBounds, num_bytes
 from yaie.models.text_encoder import SlowEncoder, in_rust
 from yaie.models.token_text import TokenText
 from yaie.models.tokenizer_files import first_line, loaded
+from yaie.models.untuned_chat import joined_turns, lines_of_turns
 
 LONG = 1 << 14
 """Characters: some 10 ms of work."""
@@ -157,14 +158,16 @@ class Tokenizer(TokenText):
         the template `wants_parts`. tools: JSON schemas of functions. For the others see
         `yaie.core.params.PromptOptions`; without a template the variables have no effect.
 
-        The model's own Jinja template is rendered in transformers' sandbox. A model without one is
-        not tuned for chat; GPT-2 models then get the turns joined by end-of-sequence tokens, as
-        DialoGPT was trained (Zhang et al. 2019), and others one line `role: content` for each turn.
+        The model's own Jinja template is rendered in transformers' sandbox. For a model without one see
+        `untuned_chat`.
 
         Raises InvalidRequestError (`messages`) if the template refuses the conversation.
         """
         if not self.has_chat_template:
-            return self._fallback_chat(messages, add_generation_prompt, continue_final_message)
+            if self._joins_turns:
+                parts = joined_turns(messages, self.eos_token_id, continue_final_message)
+                return PromptText(parts, add_special_tokens=False)
+            return PromptText([lines_of_turns(messages, add_generation_prompt)])
         template = self._templates.chosen(tools)
         if self._templates.wants_parts(template):
             messages = in_parts(messages)
@@ -183,18 +186,3 @@ class Tokenizer(TokenText):
                 param="messages",
             ) from error
         return PromptText([text], add_special_tokens)
-
-    def _fallback_chat(
-        self, messages: list[dict[str, Any]], add_generation_prompt: bool, is_continued: bool
-    ) -> PromptText:
-        turns = [
-            (str(turn.get("role", "user")), str(turn.get("content") or "")) for turn in messages
-        ]
-        if self._joins_turns:
-            eos = [] if self.eos_token_id is None else [self.eos_token_id]
-            parts: list[str | list[int]] = [part for _, text in turns for part in (text, eos)]
-            return PromptText(parts[:-1] if is_continued else parts, add_special_tokens=False)
-        lines = [f"{role}: {text}" for role, text in turns]
-        if add_generation_prompt:
-            lines.append("assistant:")
-        return PromptText(["\n".join(lines)])

@@ -1,4 +1,14 @@
-"""Which names a server goes by, and which web pages may ask it: what a Host and an Origin must be."""
+"""Which names a server goes by, and which web pages may ask it: what a Host and an Origin must be, which
+a browser sets and no page can.
+
+A browser runs pages of strangers on the machine that a server listens on. Two ways lead from such a page
+past "it listens on 127.0.0.1 alone":
+
+    DNS rebinding   the page's own name comes to mean 127.0.0.1. The browser takes the server for the
+                    page's origin and lets the page read answers. Host then holds that name.
+    a plain POST    a page may send one anywhere, without a body or headers that need a preflight. It
+                    reads no answer, but what was asked for is done. Origin then holds the page's.
+"""
 
 from collections.abc import Collection
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint
+from yaie.core.params import Constraint, SamplingParams
 from yaie.engine.input.grammars.compiler import TOO_LARGE
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS
-from yaie.server.tools.text_grammars import TextGrammar
+from yaie.server.lenient.notes import Notes
+from yaie.server.tools.text_grammars import TEXTS, TextGrammar
 
 if TYPE_CHECKING:
     from yaie.engine.background.async_engine import Prompt
@@ -32,6 +33,14 @@ class AnswerForm:
     wanted: Constraint
     source: str = ""
     texts: Mapping[str, TextGrammar] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, params: SamplingParams, notes: Notes) -> "AnswerForm":
+        """That of a request which has one, in its parameters or beside them."""
+        source, wanted = notes.form or ("", params.constraint)
+        assert wanted is not None
+        texts = notes.beside.get(TEXTS) if wanted.kind == "tools" else None
+        return cls(wanted, source, texts or {})
 
     async def constraint(self, service: "Service", prompt: "Prompt") -> Constraint:
         """The form in the engine's words. Raises InvalidRequestError."""

@@ -25,8 +25,7 @@ from yaie.server.metrics import metrics_router
 from yaie.server.next_token import next_token_router
 from yaie.server.openapi.document import ABOUT, TAGS, UNKNOWN, UNKNOWN_IF_STRICT, install_document
 from yaie.server.openapi.part import CHAT_STREAM, TEXT_STREAM, described_part
-from yaie.server.origins import OriginGuard
-from yaie.server.request_head import HEADER, Heads
+from yaie.server.request_head import HEADER, Heads, OriginGuard
 from yaie.server.service import Service
 from yaie.server.settings import ServerSettings
 from yaie.server.tokens import tokens_router

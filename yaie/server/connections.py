@@ -1,5 +1,5 @@
-"""Connections below their requests: how long a head may take, and how many may be open. How long an
-answer may lie there unread is in `unread.py`.
+"""Connections below their requests: how many may be open, and what they are answered outside of any
+request. How long a head may take is in `late_heads.py`, how long an answer may lie there in `unread.py`.
 
 Uvicorn leaves a connection alone that is opened and never used, and answers what is no HTTP in plain
 text. h11 bounds a request's head (16 KiB) and refuses what is malformed.
@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yaie.engine.background.rejections import Rejection, Rejections
 from yaie.server.direct import Wire
+from yaie.server.late_heads import LateHeads
 from yaie.server.unread import Unread
 
 MAX_HEAD_BYTES = 16 * 2**10
@@ -26,15 +27,13 @@ def connection_class(
     """What `uvicorn.Config(http=...)` takes.
 
     limit: connections that may be open. head_seconds: how long a client may take from the start of the
-    connection, or from the first byte of a further request, to the end of the request's head.
+    connection, or with a further request once it has begun, to the end of the request's head.
     rejections: where to count connections beyond the limit.
     """
 
-    unread = Unread()
+    unread, late_heads = Unread(), LateHeads(head_seconds)
 
     class Connection(H11Protocol):
-        _head_timer: asyncio.TimerHandle | None = None
-
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             self.conn = Wire(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
@@ -46,17 +45,23 @@ def connection_class(
                 rejections[Rejection.MAX_CONNECTIONS] += 1
                 self._answer(503, "Too many connections are open; try again later.")
             else:
-                self._wait_for_head()
+                late_heads.watch(self, self.loop)
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.conn.their_state is not h11.IDLE:
-                self._stop_waiting()
-            elif self._head_timer is None and not self.transport.is_closing():
-                self._wait_for_head()
+        @property
+        def awaits_head(self) -> object | None:
+            """The last request, or the connection before any; an idle connection awaits nothing."""
+            if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+                return None
+            if self.cycle is None:
+                return self
+            return self.cycle if self.conn.trailing_data[0] else None
+
+        def head_is_late(self) -> None:
+            """See `LateHeads`."""
+            self._answer(408, f"The request has not come within {head_seconds:g} seconds.")
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_waiting()
+            late_heads.forget(self)
             unread.forget(self.transport)
             super().connection_lost(exc)
 
@@ -70,18 +75,6 @@ def connection_class(
 
         def send_400_response(self, msg: str) -> None:
             self._answer(400, "This is no valid HTTP request, or its head is too long.")
-
-        def _wait_for_head(self) -> None:
-            self._head_timer = self.loop.call_later(head_seconds, self._head_is_late)
-
-        def _stop_waiting(self) -> None:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
-
-        def _head_is_late(self) -> None:
-            self._head_timer = None
-            self._answer(408, f"The request has not come within {head_seconds:g} seconds.")
 
         def _answer(self, status: int, message: str) -> None:
             """A whole response outside of any request; then the connection is closed."""

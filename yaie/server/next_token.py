@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import FAST, Integer, Number, PromptToken, ranged
-from yaie.core.params import SamplingParams, whole_distribution
+from yaie.core.params import SamplingParams
 from yaie.server.discriminated import Body, located
 from yaie.server.service import Service
 
@@ -98,10 +98,22 @@ async def _prompt(service: Service, api: "ApiServer", body: NextTokenRequest) ->
     return await service.encode_chat(messages, None, chat.prompt_options)
 
 
+def _whole_distribution(vocab_size: int) -> SamplingParams:
+    """One token, with the log-probability of every token of the vocabulary.
+
+    No client can ask for so many: that is why MAX_LOGPROBS is only checked on construction.
+    """
+    params = SamplingParams(
+        temperature=0.0, max_tokens=1, ignore_eos=True, logprobs=0, fits_context=True
+    )
+    object.__setattr__(params, "logprobs", vocab_size)
+    return params
+
+
 async def _logprobs(service: Service, prompt: list[int]) -> tuple[list[int], Floats]:
     """The prompt as the engine took it, and the log-probability of every token behind it."""
     vocab = service.engine.info.vocab_size
-    stream = await service.submit_all([prompt], whole_distribution(vocab))
+    stream = await service.submit_all([prompt], _whole_distribution(vocab))
     told: Sequence[tuple[int, float]] = ()
     async with aclosing(stream):
         async for output in stream:

@@ -1,11 +1,11 @@
 """What is left to do with a request's head once h11 has parsed it: its form, how large it may be, a name
-for the request, and what stands around the answers below its path.
+for the request, who may send it, and what stands around the answers below its path.
 
 Plain ASGI middleware, outside of all other that looks at a path or a method.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from urllib.parse import unquote_to_bytes
 from uuid import uuid4
@@ -13,6 +13,7 @@ from uuid import uuid4
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from yaie.server.allowed import Allowed
 from yaie.server.connections import MAX_HEAD_BYTES
 from yaie.server.limits import Refuse
 
@@ -20,6 +21,9 @@ HEADER = "X-Request-Id"
 MAX_ID_CHARS = 128
 MAX_HEADERS = 256
 """Headers of a request; vLLM's number. h11 bounds only the bytes of a head that comes in pieces."""
+LOOKED_AT = (b"host", b"origin")
+MOST_KNOWN = 256
+"""Heads that are remembered, since clients send the same Host and Origin with each request."""
 
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the request that this task answers. Each request is a task of its own, as are those that
@@ -113,3 +117,35 @@ def _plain(scope: Scope) -> Scope:
     if scope["method"] == "HEAD":
         changes["method"] = "GET"
     return {**scope, **changes} if changes else scope
+
+
+class OriginGuard:
+    """Plain ASGI middleware: 403 for a Host that is not this server's, and for a foreign Origin."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        refuse: Refuse,
+        allowed: Allowed,
+        exempt: Collection[str],
+    ) -> None:
+        """allowed: says which are. exempt: paths that tell nothing of requests."""
+        self._app = app
+        self._refuse = refuse
+        self._allowed = allowed
+        self._exempt = exempt
+        self._known: set[tuple[tuple[bytes, bytes], ...]] = set()  # which were let in
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._exempt:
+            await self._app(scope, receive, send)
+            return
+        heads = tuple((name, value) for name, value in scope["headers"] if name in LOOKED_AT)
+        if heads not in self._known:
+            if complaint := self._allowed.complaint(heads):
+                await self._refuse(403, complaint, None)(scope, receive, send)
+                return
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known.add(heads)
+        await self._app(scope, receive, send)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from yaie.core.contracts import Reply
@@ -12,20 +11,17 @@ from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.streams import RequestStream
 from yaie.server.answer_form import AnswerForm
 from yaie.server.direct import Direct, current
-from yaie.server.extras import extend, read
-from yaie.server.extras.reasoning import ReasoningFormat, choose_reasoning
-from yaie.server.extras.reply import ExtendedReply
+from yaie.server.extras import extend
 from yaie.server.lenient.notes import Notes, current_notes, lowered
+from yaie.server.model_forms import ModelForms
 from yaie.server.params_beside import params_beside
 from yaie.server.tenants import tenant
-from yaie.server.tools import ToolFormat, choose_format, with_names_of_tools
-from yaie.server.tools.text_grammars import TEXTS
 
 CALLED = {"tool_calls", "tool_call_id"}
 """What only messages of calls and of their results have."""
 
 
-class Service:
+class Service(ModelForms):
     """One model behind one name. See `yaie.core.contracts.ModelService`."""
 
     def __init__(
@@ -40,15 +36,13 @@ class Service:
         event: Callable[[dict[str, Any]], bytes] | None = None,
     ) -> None:
         """`served_model_name`: None for the model's own name, known once it is loaded.
-        `tool_parser`: see `choose_format`. `reasoning_parser`: see `choose_reasoning`. `is_strict`: a
-        maximum that the context cannot hold is refused, not lowered. `hands_over`: blocks come from
-        another server, or go there. `event`: how the API writes a chunk, if plain ones may be written to
-        connections past it (see `Direct`).
+        `tool_parser`, `reasoning_parser`: see ModelForms. `is_strict`: a maximum that the context cannot
+        hold is refused, not lowered. `hands_over`: blocks come from another server, or go there.
+        `event`: how the API writes a chunk, if plain ones may be written to connections past it (see
+        `Direct`).
         """
-        self.engine = engine
+        super().__init__(engine, tool_parser, reasoning_parser)
         self._name = served_model_name
-        self._tool_parser = tool_parser
-        self._reasoning_parser = reasoning_parser
         self._is_strict = is_strict
         self.hands_over = hands_over
         self._event = event
@@ -67,18 +61,6 @@ class Service:
     def sampling_defaults(self) -> dict[str, Any]:
         """Sampling parameters of requests that do not give them."""
         return self.engine.info.sampling_defaults
-
-    @cached_property
-    def tool_format(self) -> ToolFormat | None:
-        """How the model writes calls of tools; None if it cannot be told about tools."""
-        tokenizer = self.engine.tokenizer
-        return choose_format(self._tool_parser, tokenizer.chat_template, tokenizer.special_token_id)
-
-    @cached_property
-    def reasoning(self) -> ReasoningFormat | None:
-        """How the model writes what it thinks before it answers; None if it does not."""
-        tokenizer = self.engine.tokenizer
-        return choose_reasoning(self._reasoning_parser, tokenizer.chat_template, tokenizer)
 
     async def encode_chat(
         self,
@@ -100,10 +82,7 @@ class Service:
         """The messages with what the chat template wants of calls, and does not say of tools."""
         if not tools and not any(CALLED & message.keys() for message in messages):
             return messages
-        messages = with_names_of_tools(messages)
-        if self.tool_format is None:
-            return messages
-        return self.tool_format.conversation(messages, tools)
+        return self.with_calls(messages, tools)
 
     async def submit_all(
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0
@@ -111,8 +90,9 @@ class Service:
         """Queue several prompts as one stream: all are admitted, or none."""
         notes = current_notes.get() or Notes()
         changes: dict[str, Any] = {}
-        form = self._form(params, notes)
-        if form is not None:
+        form: AnswerForm | None = None
+        if notes.form is not None or params.constraint is not None:
+            form = AnswerForm.of(params, notes)
             changes["constraint"] = await form.constraint(self, prompts[0])
         if not params.fits_context and not self._is_strict:
             changes["fits_context"] = True
@@ -129,17 +109,6 @@ class Service:
         self._tell_maximum(stream, params)
         return stream
 
-    def _form(self, params: SamplingParams, notes: Notes) -> AnswerForm | None:
-        """That of the answer, if it is to have one."""
-        if notes.form is not None:
-            source, wanted = notes.form
-        elif params.constraint is not None:
-            source, wanted = "", params.constraint
-        else:
-            return None
-        texts = notes.beside.get(TEXTS) if wanted.kind == "tools" else None
-        return AnswerForm(wanted, source, texts or {})
-
     def _tell_maximum(self, stream: RequestStream, params: SamplingParams) -> None:
         """In the answer's headers, if the longest of its prompts leaves less than was asked for."""
         info = self.engine.info
@@ -151,12 +120,14 @@ class Service:
     def extend(self, reply: Reply, body: Any) -> Reply:
         """The reply with what the body asks for beyond text (`yaie.server.extras`). From now on plain
         pieces of a streamed one go straight to the connection (`yaie.server.direct`)."""
-        tool_format = self._format_for(body)
         notes = current_notes.get() or Notes()
         if (name := notes.beside.get("request_id")) is not None:
             prefix, dash, _ = reply.id.partition("-")
             reply.id = f"{prefix}{dash}{name}"
-        extended = extend(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
+        extended, reasoning = reply, self.reasoning
+        tool_format = self.tool_format if getattr(body, "may_call_tools", False) else None
+        if tool_format or reasoning or not _is_text(body, reply.requests[0].params):
+            extended = extend(reply, body, self.engine.tokenizer, tool_format, reasoning)
         writer = current.get()
         if not body.stream or self._event is None or writer is None:
             return extended
@@ -164,21 +135,8 @@ class Service:
         self.engine.divert(reply.requests[0].request_id, direct.take)
         return direct
 
-    def read(self, reply: Reply, body: Any) -> ExtendedReply:
-        """The reply to a ChatRequest, for another that tells its pieces in a shape of its own."""
-        tool_format = self._format_for(body)
-        return read(reply, body, self.engine.tokenizer, tool_format, self.reasoning)
 
-    def _format_for(self, body: Any) -> ToolFormat | None:
-        """None if no calls are looked for in the answer."""
-        return self.tool_format if getattr(body, "may_call_tools", False) else None
-
-    def known_format(self) -> ToolFormat:
-        """The tool format. Raises InvalidRequestError if there is none."""
-        if self.tool_format is None:
-            raise InvalidRequestError(
-                f"tools: {self.model_name!r} cannot call tools here: its chat template does not say how "
-                'in a form that this server knows. Leave them out, or set tool_choice to "none".',
-                param="tools",
-            )
-        return self.tool_format
+def _is_text(body: Any, params: SamplingParams) -> bool:
+    """Whether no body field asks for more than the text of the answer."""
+    asks = body.return_token_ids or body.continuous_usage or getattr(body, "echo", False)
+    return not asks and params.logprobs is None and body.prompt_logprobs is None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.contracts.graphs import Device, Event, Graph
-from yaie.worker.host_device import HostDevice
+from yaie.worker.transfer import HostDevice
 
 
 def device_for(where: torch.device) -> Device:

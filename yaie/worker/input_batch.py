@@ -8,7 +8,7 @@ from torch import Tensor
 from yaie.core.batch import SamplingBatch
 from yaie.core.step import Ints, NewSeats, StepInput
 from yaie.worker.rows import Rows
-from yaie.worker.rules import RULES, LogitsRule
+from yaie.worker.rules import LogitsRule, entered
 from yaie.worker.transfer import on_device, to_device
 
 _FLOATS = ("temperature", "top_p", "min_p")
@@ -74,19 +74,10 @@ class InputBatch:
         self._filters[:, seats] = new.top_k > 0, new.top_p != 1, new.min_p != 0
         self._is_plain[seats] = ~self._filters[:, seats].any(0)
         if self.rules or new.extras:
-            self._enter_rules(new)
-
-    def _enter_rules(self, new: NewSeats) -> None:
-        for name in new.extras:
-            if name not in self.rules:
-                self.rules[name] = RULES[name](self.nobody + 1, self._vocab_size, self._device)
-        for rule in self.rules.values():
-            rule.enter(new)
-            self._is_plain[new.seats] &= ~rule.asks[new.seats]
-        self.rules = {name: self.rules[name] for name in RULES if self._is_asked(name)}
-
-    def _is_asked(self, name: str) -> bool:
-        return name in self.rules and bool(self.rules[name].asks.any())
+            count = self.nobody + 1
+            self.rules = entered(self.rules, new, count, self._vocab_size, self._device)
+            for rule in self.rules.values():
+                self._is_plain[seats] &= ~rule.asks[seats]
 
     def note_blocks(self, step: StepInput) -> None:
         """Enter the new blocks of a step into the tables on the host."""

@@ -19,10 +19,11 @@ from yaie.models.adapter import ModelAdapter
 from yaie.models.whole import Passing
 from yaie.worker.drafts import DraftRows, as_tensor
 from yaie.worker.layout import lay_out
+from yaie.worker.replaying import Begun
 from yaie.worker.row_order import pick, put_together
 from yaie.worker.rows import Rows
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages
-from yaie.worker.worker import Begun, Worker
+from yaie.worker.worker import Worker
 
 
 class Stage:

@@ -28,10 +28,11 @@ from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.layout import lay_out
 from yaie.worker.padded import PaddedMachine
+from yaie.worker.replaying import Begun
 from yaie.worker.row_order import RowOrder
 from yaie.worker.transfer import on_device, to_device
 from yaie.worker.unsettled import UnsettledChunks, UnsettledStates, UnsettledStep
-from yaie.worker.worker import Begun, Worker
+from yaie.worker.worker import Worker
 
 MOST_REPLAYED = 64
 """Tokens of chunks in a step with drafts that is replayed: the memory of every size of fewer holds what

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,17 +12,17 @@ from torch import Tensor
 from yaie.backends.attend import attend_through
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.contracts.drafting import Accepted
-from yaie.core.contracts.graphs import GraphRunner, MakeToHost, ToHost
+from yaie.core.contracts.graphs import MakeToHost, ToHost
 from yaie.core.step import Fault, Ints, StepInput, StepMasks, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.blocks import move_blocks, store, taken
 from yaie.worker.drafts import DraftRows
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import lay_out
-from yaie.worker.padded import PaddedMachine
 from yaie.worker.readouts import READOUTS
 from yaie.worker.readouts.base import Computed, MakeReadout, Readout
-from yaie.worker.row_order import RowOrder, answering, as_asked, longest_first, masks_of, pick
+from yaie.worker.replaying import Begun, Replaying
+from yaie.worker.row_order import RowOrder, answering, as_asked, masks_of, pick
 from yaie.worker.rows import Rows
 from yaie.worker.rules.masks import apply_masks
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
@@ -31,28 +31,11 @@ from yaie.worker.transfer import on_device
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Begun:
-    """A step whose forward pass is queued.
-
-    rows: those that draw. logits: [n, vocab] float32, what they are to be drawn from; None if that is
-    done, or nothing is drawn. readouts: what is asked for. all_finite: of each chunk. drawn: [n] int64.
-    """
-
-    step: StepInput
-    rows: Rows | None = None
-    logits: Tensor | None = None
-    readouts: list[Readout] = field(default_factory=list)
-    all_finite: ToHost | None = None
-    drawn: ToHost | None = None
-
-
-class Worker:
+class Worker(Replaying):
     """See `yaie.core.contracts.Worker`. It owns model, attention, pool and sampler, and `batch`, the
     state of its seats.
 
     On a GPU `execute` returns once everything is queued there; on a CPU once it is computed.
-    `runner` may be set: it then carries out the steps that it takes. note: what to know of that.
     `readouts`: by name, what a step may be asked for; more may be added.
     `split_sampler` may be set where ranks split the vocabulary: it then draws the rows without filters
     and rules, from this rank's logits.
@@ -89,10 +72,8 @@ class Worker:
         self.to_host = to_host
         self.accepted = accepted
         self.before_forward: Callable[[], None] = _nothing
-        self.runner: GraphRunner | None = None
         self.readouts: dict[str, MakeReadout] = dict(READOUTS)
         self.split_sampler: Sampler | None = None
-        self.note = ""
         self.max_model_len = max_model_len
         max_blocks = -(-max_model_len // pool.block_size)
         self.batch = InputBatch(num_seats, max_blocks, adapter.vocab_size, device)
@@ -100,23 +81,6 @@ class Worker:
     def execute(self, step: StepInput) -> StepFuture:
         """Begin a step. What it raises becomes the fault of its result."""
         return StepFuture(step, self.stages(step), self.explain)
-
-    def padded_machine(self) -> PaddedMachine:
-        """What padded steps of this worker run on."""
-        return PaddedMachine(
-            self.adapter,
-            self.attention,
-            self.pool,
-            self.sampler,
-            self.split_sampler,
-            self.batch,
-            self.max_model_len,
-            self.device,
-        )
-
-    def close(self) -> None:
-        """Drop recorded steps: what they hold of other ranks can then be given back."""
-        self.runner = None
 
     def stages(self, step: StepInput) -> Stages:
         """A step, from its block moves to its result."""
@@ -172,19 +136,6 @@ class Worker:
         rows = rows if self.computes_again else rows[:0]
         rest = pick(step, rows)
         return self.begin(rest, self.forward(rest)) if len(rows) else Begun(rest), rows
-
-    def _replay(self, step: StepInput, runner: GraphRunner) -> tuple[Begun, RowOrder | None]:
-        """A step as lab 17 carries it out, and the order of its rows."""
-        self.before_forward()
-        order = longest_first(step) if runner.draws(step) else None
-        if order is not None:
-            step = pick(step, order)
-        hidden = runner.forward(step)
-        is_plain = self.batch.is_plain(step.seats) and not step.masked and not step.extras
-        if order is not None and is_plain:
-            return Begun(step, drawn=self.to_host(runner.draw(len(step.seats)))), order
-        # The states hold until the next step, and what is asked for may look at them later.
-        return self.begin(step, hidden.clone() if step.extras else hidden), order
 
     def forward(self, step: StepInput) -> Tensor:
         """The model's states [T, hidden] of a step's tokens, launch by launch."""

@@ -1,10 +1,15 @@
-"""What a request for more than text must satisfy: for log-probabilities, biases, or tokens by name."""
+"""What a request for more than text must satisfy: for log-probabilities, biases, tokens by name, an id
+of its own or a place in the queue.
+"""
 
 from collections.abc import Collection, Sequence
 
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
+from yaie.core.ranges import RANGES
 
+OWN_PREFIX = "#"
+"""Ids that the engine makes up begin with it, and no others."""
 MAX_LOGPROB_ENTRIES = 1 << 20
 """In one answer: some 80 MB of JSON."""
 
@@ -69,4 +74,25 @@ def check_named_tokens(
         raise InvalidRequestError(
             "stop_token_ids names every token of this model, so none is left for min_tokens",
             param="stop_token_ids",
+        )
+
+
+def check_name_and_place(request_id: str | None, priority: int, policy: str) -> None:
+    """Raise InvalidRequestError for an id that the engine could make up, and for a priority that is
+    none, or has no effect with this policy."""
+    if request_id is not None and request_id.startswith(OWN_PREFIX):
+        raise InvalidRequestError(
+            f"request_id must not begin with {OWN_PREFIX!r}, as the engine's own ids do; choose "
+            "another, or leave it out",
+            param="request_id",
+        )
+    if type(priority) is not int or not RANGES["priority"].holds(priority):
+        raise InvalidRequestError(
+            f"priority {RANGES['priority'].complaint(priority)}", param="priority"
+        )
+    if priority != 0 and policy != "priority":
+        raise InvalidRequestError(
+            f"priority has no effect with this engine's policy ({policy}); leave it out, or start with "
+            "--policy priority",
+            param="priority",
         )

@@ -1,23 +1,7 @@
-"""What every request must satisfy before it may wait: how long its prompt and its output may be, and
-which tokens a prompt may hold.
-"""
+"""How long a prompt and its output may be: what becomes of a request for more than there is room for."""
 
-from yaie.core.errors import ContextLengthError, InvalidRequestError, KVPoolTooSmallError
+from yaie.core.errors import ContextLengthError, KVPoolTooSmallError
 from yaie.core.params import SamplingParams
-
-
-def check_prompt(token_ids: list[int], vocab_size: int) -> None:
-    """Raise InvalidRequestError unless there is at least one token and the model knows them all."""
-    if not token_ids:
-        raise InvalidRequestError(
-            "prompt is empty; send at least one token of text", param="prompt"
-        )
-    for token in token_ids:
-        if type(token) is not int or not 0 <= token < vocab_size:
-            raise InvalidRequestError(
-                f"prompt holds the token id {token!r}; this model's ids go from 0 to {vocab_size - 1}",
-                param="prompt",
-            )
 
 
 def resolve_max_tokens(

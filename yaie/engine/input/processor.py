@@ -6,13 +6,17 @@ import time
 from yaie.core.config import EngineConfig
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params import SamplingParams
-from yaie.core.ranges import RANGES
 from yaie.core.request import Request
 from yaie.core.salted import salted
-from yaie.engine.input.beyond_text import check_biases, check_named_tokens
+from yaie.engine.input.beyond_text import (
+    OWN_PREFIX,
+    check_biases,
+    check_name_and_place,
+    check_named_tokens,
+)
 from yaie.engine.input.grammars.compiler import Grammars
 from yaie.engine.input.grammars.matchers import Matcher
-from yaie.engine.input.limits import check_prompt, resolve_max_tokens, truncated
+from yaie.engine.input.limits import resolve_max_tokens, truncated
 from yaie.engine.input.narrowing import narrowings
 from yaie.engine.input.narrowing.narrowed import NarrowedMatcher
 from yaie.engine.input.salts import check_salts
@@ -20,9 +24,6 @@ from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
 
 Prompt = str | list[int]
-
-OWN_PREFIX = "#"
-"""Ids that the engine makes up begin with it, and no others."""
 
 
 class InputProcessor:
@@ -85,31 +86,22 @@ class InputProcessor:
             raise InvalidRequestError(
                 f"prompt must be text or a list of token ids, got {prompt!r}", param="prompt"
             )
-        if request_id is not None and request_id.startswith(OWN_PREFIX):
-            raise InvalidRequestError(
-                f"request_id must not begin with {OWN_PREFIX!r}, as the engine's own ids do; choose "
-                "another, or leave it out",
-                param="request_id",
-            )
-        if type(priority) is not int or not RANGES["priority"].holds(priority):
-            raise InvalidRequestError(
-                f"priority {RANGES['priority'].complaint(priority)}", param="priority"
-            )
-        if priority != 0 and self._config.policy != "priority":
-            raise InvalidRequestError(
-                "priority has no effect with this engine's policy "
-                f"({self._config.policy}); leave it out, or start with --policy priority",
-                param="priority",
-            )
+        if request_id is not None or type(priority) is not int or priority != 0:
+            check_name_and_place(request_id, priority, self._config.policy)
         self.check(params)
         if isinstance(prompt, str):
             token_ids = self._tokenizer.encode(prompt, params.add_special_tokens)
         else:
             token_ids = list(prompt)
         limits = (self._max_model_len, self._pool_tokens)
-        token_ids = truncated(token_ids, params, *limits)
+        if params.truncate_prompt_tokens is not None:
+            token_ids = truncated(token_ids, params, *limits)
         check_prompt(token_ids, self._vocab_size)
-        max_tokens = resolve_max_tokens(len(token_ids), params, *limits)
+        # The last token generated is never computed, so it needs no slot.
+        room = min(self._max_model_len, self._pool_tokens + 1) - len(token_ids)
+        max_tokens = params.max_tokens or room
+        if not 0 < max_tokens <= room:
+            max_tokens = resolve_max_tokens(len(token_ids), params, *limits)
         return self._made(token_ids, params, max_tokens, request_id, priority)
 
     def _made(
@@ -139,17 +131,32 @@ class InputProcessor:
                 max_tokens=max_tokens,
                 arrival_time=arrival_time,
             )
-            request.matcher = self._matcher(request)
+            if params.constraint is not None or params.bad_words or params.thought is not None:
+                request.matcher = self._matcher(request)
             requests.append(request)
         return requests
 
     def _matcher(self, request: Request) -> Matcher | NarrowedMatcher | None:
-        """What says in each step which tokens may come next; None if all of them may."""
+        """What says in each step which tokens may come next, where not all of them may."""
         grammar = self._grammars.matcher(request) if request.params.constraint is not None else None
         if not request.params.bad_words and request.params.thought is None:
             return grammar
         wanted = narrowings(request, self._tokenizer)
         return NarrowedMatcher(request, wanted, sorted(self._eos_token_ids), grammar)
+
+
+def check_prompt(token_ids: list[int], vocab_size: int) -> None:
+    """Raise InvalidRequestError unless there is at least one token and the model knows them all."""
+    if not token_ids:
+        raise InvalidRequestError(
+            "prompt is empty; send at least one token of text", param="prompt"
+        )
+    for token in token_ids:
+        if type(token) is not int or not 0 <= token < vocab_size:
+            raise InvalidRequestError(
+                f"prompt holds the token id {token!r}; this model's ids go from 0 to {vocab_size - 1}",
+                param="prompt",
+            )
 
 
 def resolve_seed(params: SamplingParams, engine_seed: int, arrival: int, index: int) -> int:

@@ -1,4 +1,4 @@
-"""How the weight of a product is stored and multiplied: a scheme for each way, in a file of its own.
+"""How the weight of a product is stored and multiplied: a scheme for each way, in a file of its kind.
 
     plain           as the checkpoint has it, by `F.linear`
     onednn_packed   in the order in which oneDNN's kernel for CPUs reads it
@@ -12,7 +12,7 @@ Adapters know layouts only. `choose_scheme` picks by device, dtype and size; for
 `Packing` names the scheme.
 """
 
-from . import awq, compressed, fp8, gptq, packed, plain  # noqa: F401  (importing registers them)
+from . import awq, compressed, floats, fp8, gptq  # noqa: F401  (importing registers them)
 from .base import PREFERRED, Scheme, choose_scheme, register_scheme
 from .words import Packing
 

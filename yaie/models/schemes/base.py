@@ -75,11 +75,6 @@ def register_scheme(name: str) -> Callable[[Kind], Kind]:
     return add
 
 
-def registered_schemes() -> dict[str, type[Scheme]]:
-    """Every scheme by its name."""
-    return dict(_REGISTRY)
-
-
 PREFERRED = ("onednn_packed", "plain")
 """The fastest first; the last one takes any weight."""
 

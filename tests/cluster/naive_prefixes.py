@@ -1,4 +1,4 @@
-"""What `prefixes.py` does, without hashes: a list of texts for each replica, scanned. Its oracle."""
+"""What `yaie.cluster.prefixes` does, without hashes: a list of texts a replica, scanned. Its oracle."""
 
 from collections.abc import Collection
 
