@@ -143,6 +143,17 @@ class LoadedEngine:
         )
 
     @property
+    def _windows_told(self) -> str:
+        """What becomes of blocks behind a window, in words; "" if not every layer has one."""
+        if self._windows is None:
+            return ""
+        told = self._windows.told(self._machine.sizes.bytes_per_block)
+        if self._held is None or not self.backend.parts.is_yours("paged_cache"):
+            return told
+        whose = "your" if type(self._machine.blocks).__module__.startswith("labs.") else "its own"
+        return f"{told}; tables are the engine's, on {whose} BlockManager"
+
+    @property
     def machine_parts(self) -> Machine | RecoveringMachine:
         """Scheduler, cache, blocks and tree, to be looked at. Another object after a part failed."""
         return self._machine
