@@ -20,7 +20,8 @@ class EngineInfo:
     architecture: as config.json calls it. dtype, device: in torch's words, "float32" and "cpu".
     dtype_note: why it is this dtype, or "".
     max_model_len: longest sequence, prompt and output together. pool_tokens: token slots in the KV pool.
-    text_tokens: the longest text that the pool can serve. full_texts: how many of `max_model_len` at once.
+    text_tokens: the longest text that the pool can serve. full_texts: how many of `max_model_len` tokens
+        it can serve at once.
     sampling_defaults: fields of SamplingParams that hold for a request which does not give them.
     backend, backend_note: what the kernels are written in, and what to expect of it. decode_note: how
         decode steps are launched, or "".

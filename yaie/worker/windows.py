@@ -1,7 +1,7 @@
 """What a request holds where every layer sees a window of a text: `Held`.
 
-Blocks that no token to come sees go back to the pool (`yaie.engine.windows`). So a request holds its window
-and what steps compute, and a text may be longer than the pool.
+Blocks that no token to come sees go back to the pool (`yaie.engine.windows`). So a request holds its
+window and what steps compute, and a text may be longer than the pool.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from yaie.models.adapter import ModelAdapter
 @dataclass(frozen=True, slots=True)
 class Held:
     """window: keys that a query sees at most. block_size: tokens of a block. most: blocks that a request
-    holds at once, at most. whole: blocks of the longest text. kept: why every block is kept all the same;
-    "" if they go back.
+    holds at once, at most. whole: blocks of the longest text. kept: why blocks stay all the same; "" if
+    they go back.
     """
 
     window: int

@@ -103,7 +103,7 @@ def test_siblings_of_a_prompt_answer_alike(long_texts: Case, prefix_caching: boo
 
 @of_one
 def test_a_prefix_is_reused_when_its_window_is_there(long_texts: Case) -> None:
-    """With room for little more, the beginning of a text is gone, and its next turn goes on all the same."""
+    """The pool has room for little more than a window: the beginning of the text is gone."""
     engine = long_texts.engine(num_blocks=12, token_budget=32)
     index = max(range(len(long_texts.prompts)), key=lambda i: len(long_texts.prompts[i]))
     (first,) = long_run(engine, [long_texts.prompts[index]])

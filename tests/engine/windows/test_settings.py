@@ -60,7 +60,8 @@ def test_of_layers_without_a_window_the_widest_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "window"), [("mistral", 24), ("mistral-full", None), ("qwen2", None), ("llama", None)]
+    ("family", "window"),
+    [("mistral", 24), ("mistral-full", None), ("qwen2", None), ("llama", None)],
 )
 def test_every_layer_must_have_a_window(family: str, window: int | None, tmp_path: Path) -> None:
     one = engine(tiny_model(family, tmp_path / family))
@@ -74,8 +75,8 @@ def test_what_is_held_is_told_at_start(folder: Path) -> None:
     """512 tokens of a step and 23 before them are in 35 blocks at most; 4 KiB each."""
     one = engine(folder, token_budget=512)
     assert one.info.windows == (
-        "24 keys a query: blocks behind them go back, and a request holds at most 35 (0.3 MiB) of the 64 "
-        "(0.5 MiB) of the longest text"
+        "24 keys a query: blocks behind them go back, and a request holds at most 35 (0.3 MiB) of the "
+        "64 (0.5 MiB) of the longest text"
     )
     assert (one.info.text_tokens, one.info.full_texts) == (1024, 1)
     one.close()
@@ -181,9 +182,7 @@ def test_it_can_be_watched(folder: Path) -> None:
 
 def test_the_books_figure() -> None:
     """Mistral 7B at 32,768 tokens in "MLA and sparse attention": 32 layers of 8 heads of 128 numbers."""
-    adapter: Any = SimpleNamespace(
-        widest_window=4096, state_layers=(), device=torch.device("cuda")
-    )
+    adapter: Any = SimpleNamespace(widest_window=4096, state_layers=(), device=torch.device("cuda"))
     held = held_of(EngineConfig(), adapter, 32_768)
     assert held is not None
     assert (held.most, held.whole) == (513, 2048)

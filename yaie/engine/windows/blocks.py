@@ -16,8 +16,10 @@ def make_blocks(parts: Parts, num_blocks: int, block_size: int) -> BlockManager:
 
 
 def takes_repeats(blocks: BlockManager) -> bool:
-    """Whether a block may be in a table more than once, with a reference for each entry. blocks: an empty
-    one, of four blocks; it is used up."""
+    """Whether a block may be in a table more than once, with a reference for each entry.
+
+    blocks: an empty one, of four blocks; it is used up.
+    """
     with suppress(Exception):
         (blank,) = blocks.allocate("a", 1)
         blocks.hold([blank])

@@ -24,12 +24,12 @@ class WindowedCache:
         | given back: the blank block |    held    |
         0                         _blank[id]   len(table)
 
-    The window that counts is that of the first token that is not settled: no step in flight looks farther
-    back, nor does one behind a draft that is rejected. The blank block is in no request's hands and is
-    never written: it holds zeros. Attention hides what stands there, wherever it reads it.
+    The window that counts is that of the first token that is not settled. No step in flight looks
+    farther back, and no step that comes after a rejected draft does. The blank block belongs to no
+    request and is never written: it holds zeros. Kernels do not read it; what gathers whole tables masks it.
 
-    Filed blocks that go back stay in the tree, for as long as no request needs room. Those that are
-    filed when a request ends leave their places alone there. See `WindowedPrefixes`.
+    A filed block that goes back stays in the tree until a request needs its room. A block that went back
+    before it was filed leaves an empty place in the tree. See `WindowedPrefixes`.
     """
 
     def __init__(self, blocks: BlockManager, tree: RadixTree | None, held: Held) -> None:
@@ -83,8 +83,8 @@ class WindowedCache:
         )
 
     def admit(self, request: Request) -> int:
-        """See the contract. A fork begins with its sibling's window of the prompt, if that is still there,
-        and otherwise as any other."""
+        """See the contract. A fork begins with its sibling's window of the prompt if that is still
+        there, and like any other request if not."""
         sibling = request.fork_of
         if sibling is not None and self._can_fork(request, sibling):
             computed = self._start_fork(request, sibling)
@@ -119,7 +119,11 @@ class WindowedCache:
             or self._prefixes.peek(request.token_ids, last) < last
         ):
             return False
-        first = last if self._prefixes is not None else self._held.first_seen(request.num_prompt_tokens - 1)
+        first = (
+            last
+            if self._prefixes is not None
+            else self._held.first_seen(request.num_prompt_tokens - 1)
+        )
         return self._blank[sibling.request_id] <= first
 
     def _start_fork(self, request: Request, sibling: Request) -> int:
@@ -170,8 +174,11 @@ class WindowedCache:
         return True
 
     def _needed(self, request: Request, num_tokens: int, keep_free: int) -> int:
-        """What of `keep_free` must be free. It may count the blocks for all of the request's tokens beyond
-        those `num_tokens`, of which it never holds more than a few at once."""
+        """How many blocks of `keep_free` must be free.
+
+        `keep_free` may count the blocks for all of the request's tokens beyond these `num_tokens`. The
+        request never holds that many at once.
+        """
         now, whole = (-(-count // self.block_size) for count in (num_tokens, request.num_tokens))
         blank = self._held.first_seen(request.num_settled_tokens)
         most = min(whole - blank, self._held.most)
@@ -283,8 +290,8 @@ class WindowedCache:
         }
 
     def check(self) -> None:
-        """See the contract. A table is blank up to some entry and no farther, and no entry is that a token
-        to come, or a step in flight, sees."""
+        """See the contract. A table is blank up to one entry, and no block is blank that a token to
+        come or a step in flight sees."""
         self._blocks.check()
         if self._blocks.ref_count(self._nothing) < 1:
             raise InvariantError(f"the blank block {self._nothing} is free")

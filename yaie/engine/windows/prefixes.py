@@ -11,12 +11,12 @@ from yaie.worker.windows import Held
 class WindowedPrefixes:
     """A radix tree whose entries are *places*, and which block each place has; many have none.
 
-    A place is a number that is used once. The tree knows texts by them, and keeps a place whose block has
-    gone to another request: so what comes behind it is found. A text may be gone on with where the
-    blocks of its last `window` tokens are there, since no later token sees what was before them.
+    A place is a number that is used once. The tree knows texts by their places, and keeps a place whose
+    block has gone to another request, so that what comes behind it is found. A request may go on behind
+    a text if the blocks of its last `window` tokens are there: no later token sees what was before.
 
-    The tree's locks keep places, references keep blocks. A block that the tree alone refers to is *idle*,
-    and is given up when there are no others: the least recently used first.
+    The tree's locks keep places, references keep blocks. A block to which only the tree refers is
+    *idle*. When a request needs room, the least recently used idle block is given up first.
 
     evicted: blocks that were given up, since the start.
     """
