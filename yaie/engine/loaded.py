@@ -150,7 +150,8 @@ class LoadedEngine:
         told = self._windows.told(self._machine.sizes.bytes_per_block)
         if self._held is None or not self.backend.parts.is_yours("paged_cache"):
             return told
-        whose = "your" if type(self._machine.blocks).__module__.startswith("labs.") else "its own"
+        is_mine = type(self._machine.blocks) is self.backend.parts["paged_cache"].BlockManager
+        whose = "your" if is_mine else "its own"
         return f"{told}; tables are the engine's, on {whose} BlockManager"
 
     @property

@@ -26,7 +26,8 @@ class WindowedCache:
 
     The window that counts is that of the first token that is not settled. No step in flight looks
     farther back, and no step that comes after a rejected draft does. The blank block belongs to no
-    request and is never written: it holds zeros. Kernels do not read it; what gathers whole tables masks it.
+    request and is never written: it holds zeros. Kernels do not read it, and what
+    gathers whole tables masks it.
 
     A filed block that goes back stays in the tree until a request needs its room. A block that went back
     before it was filed leaves an empty place in the tree. See `WindowedPrefixes`.
