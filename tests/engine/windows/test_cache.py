@@ -176,3 +176,30 @@ def test_no_other_waits_for_a_text_that_ended() -> None:
     assert bench.cache.cached_tokens(bench.request(TEXT[:20])) == 8
     bench.leave(request, keep=False)
     assert not bench.cache.is_pending(bench.request(TEXT[:40]))
+
+
+def test_a_step_in_flight_keeps_what_it_sees() -> None:
+    bench = WindowedBench(6, 4, 4)
+    request = bench.admit(TEXT)
+    assert bench.compute(request, 8)
+    for _ in range(2):
+        assert bench.launch(request, 8)
+        bench.check()
+    assert bench.table(request).count(bench.blank) == 1, "8 tokens are settled, 16 are in flight"
+    assert not bench.launch(request, 8)
+    bench.settle(request)
+    assert bench.launch(request, 8)
+    assert bench.table(request).count(bench.blank) == 3
+
+
+def test_a_filed_block_that_a_fork_copies_may_be_given_up() -> None:
+    """Its sibling has gone, and only the tree refers to it then."""
+    bench = WindowedBench(64, 4, 8)
+    sibling = bench.admit(TEXT[:40])
+    chunked(bench, sibling)
+    fork = bench.admit(TEXT[:40], fork_of=sibling)
+    bench.leave(sibling)
+    cached = bench.cache.stats()["cached_blocks"]
+    assert bench.compute(fork, 1, commit=False)
+    bench.check()
+    assert bench.cache.stats()["cached_blocks"] == cached + 1
