@@ -24,6 +24,7 @@ MOST_STEP_FILES, MOST_STEP_CALLS = 25, 100
 ROOMS = (
     "yaie/worker/rules/", "yaie/worker/readouts/", "yaie/worker/parallel/", "yaie/engine/drafting/",
     "yaie/engine/handover/", "yaie/engine/watching/", "yaie/models/gguf/", "yaie/backends/states/",
+    "yaie/engine/windows/", "yaie/worker/windows.py",
 )  # fmt: skip
 """Of what a plain chat does not ask for, and this engine is not set to do."""
 ENGINE, SERVER = 1, 2

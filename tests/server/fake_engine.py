@@ -111,6 +111,8 @@ class FakeEngine:
             weight_bytes=0,
             max_model_len=self.max_model_len,
             pool_tokens=self.pool_tokens,
+            text_tokens=self.pool_tokens,
+            full_texts=self.pool_tokens // self.max_model_len,
             sampling_defaults=self.sampling_defaults,
             backend="torch",
             backend_note="",

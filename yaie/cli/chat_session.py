@@ -113,8 +113,8 @@ class ChatSession:
         """What bounds a conversation, and the tokens that it holds, the answer's included."""
         info = self._engine.info
         # The last token generated is never computed, so it needs no slot.
-        if info.pool_tokens + 1 < info.max_model_len:
-            return "KV pool", info.pool_tokens + 1
+        if info.text_tokens + 1 < info.max_model_len:
+            return "KV pool", info.text_tokens + 1
         return "context", info.max_model_len
 
     def _room(self, num_prompt: int) -> int:

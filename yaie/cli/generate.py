@@ -93,7 +93,7 @@ def _cut_off(engine: "LLMEngine", max_tokens: int | None, choices: Sequence[dict
     which = "The answer is" if len(choices) == 1 else f"{cut} of {len(choices)} answers are"
     if max_tokens is not None:
         return f"{which} cut off after {max_tokens} tokens: --max-tokens N sets another limit."
-    room = min(engine.max_model_len, engine.pool_tokens + 1)
+    room = min(engine.max_model_len, engine.text_tokens + 1)
     return f"{which} cut off: prompt and answer fill the context of {room:,} tokens."
 
 

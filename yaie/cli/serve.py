@@ -133,6 +133,8 @@ def announce(info: "EngineInfo", settings: ServerSettings, url: str) -> None:
     say(f"KV pool      {info.pool_tokens:,} tokens: {_concurrency(info)}")
     if info.states:
         say(f"states       {info.states}")
+    if info.windows:
+        say(f"windows      {info.windows}")
     show_table(parts_table(info.parts))
     if settings.web:
         say(
@@ -148,6 +150,5 @@ def announce(info: "EngineInfo", settings: ServerSettings, url: str) -> None:
 
 def _concurrency(info: "EngineInfo") -> str:
     """How many requests of full length the pool holds; shorter ones fit in greater number."""
-    whole = info.pool_tokens // info.max_model_len
-    at_once = min(info.config.max_num_seqs, max(whole, 1))
+    at_once = min(info.config.max_num_seqs, max(info.full_texts, 1))
     return f"{at_once} requests of {info.max_model_len:,} tokens at once, more if they are shorter"

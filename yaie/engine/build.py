@@ -7,7 +7,15 @@ import torch
 
 from yaie.backends.base import Backend
 from yaie.core.config import EngineConfig, Graphs
-from yaie.core.contracts import EngineCore, KVCacheManager, Proposer, RadixTree, Scheduler, Worker
+from yaie.core.contracts import (
+    BlockManager,
+    EngineCore,
+    KVCacheManager,
+    Proposer,
+    RadixTree,
+    Scheduler,
+    Worker,
+)
 from yaie.engine.asks.base import Vocabulary
 from yaie.engine.drafting.drafter import Drafter
 from yaie.engine.drafting.drafts import Drafts
@@ -31,6 +39,7 @@ from yaie.worker.build import Drafting, Sizes, make_draft_worker, make_worker, s
 from yaie.worker.parallel.executor import RankExecutor
 from yaie.worker.parallel.ranked_worker import RankedWorker
 from yaie.worker.threaded import ThreadedWorker
+from yaie.worker.windows import Held
 
 
 def build(
@@ -42,28 +51,37 @@ def build(
     drafting: Drafting | None = None,
     ranks: RankExecutor | None = None,
     observers: Sequence[StepObserver] = (),
+    held: Held | None = None,
 ) -> Machine:
     """Cache, scheduler and step loop for a loaded model, and the worker that they send steps to.
 
     counters: of plans, and of drafts. wrap_worker: what to put in front of the worker. drafting: what
     makes drafts, if `config.speculate` needs it. ranks: those that hold the rest of the model.
-    observers: hang on the step loop.
+    observers: hang on the step loop. held: what requests hold, if blocks behind a window go back.
     """
     drafting = drafting or Drafting()
-    sizes = sizes_for(config, backend, model, drafting)
+    sizes = sizes_for(config, backend, model, drafting, held)
     if ranks is not None:
         sizes = ranks.agree(sizes, model.dtype)
     parts = backend.parts
-    blocks = parts["paged_cache"].BlockManager(
-        sizes.num_blocks, config.block_size, sizes.num_host_blocks
-    )
     tree: RadixTree | None = None
     hooks = Hooks()
     if config.prefix_caching:
         tree = parts["radix_tree"].RadixTree(config.block_size)
     if tree is not None and model.adapter.state_layers:
         tree = _checkpointed(parts, tree, sizes, hooks)
-    cache: KVCacheManager = parts["paged_cache"].KVCacheManager(blocks, tree)
+    if held is None:
+        memory = parts["paged_cache"]
+        blocks: BlockManager = memory.BlockManager(
+            sizes.num_blocks, config.block_size, sizes.num_host_blocks
+        )
+        cache: KVCacheManager = memory.KVCacheManager(blocks, tree)
+    else:
+        from yaie.engine.windows.blocks import make_blocks
+        from yaie.engine.windows.cache import WindowedCache
+
+        blocks = make_blocks(parts, sizes.num_blocks, config.block_size)
+        cache, tree = WindowedCache(blocks, tree, held), None
     scheduler = _scheduler(config, parts, cache, sizes, model)
     inner = make_worker(config, backend, model, sizes, drafting.head)
     overlapped = overlaps(config, model)

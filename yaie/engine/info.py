@@ -20,12 +20,15 @@ class EngineInfo:
     architecture: as config.json calls it. dtype, device: in torch's words, "float32" and "cpu".
     dtype_note: why it is this dtype, or "".
     max_model_len: longest sequence, prompt and output together. pool_tokens: token slots in the KV pool.
+    text_tokens: the longest text that the pool can serve. full_texts: how many of `max_model_len` tokens
+        it can serve at once.
     sampling_defaults: fields of SamplingParams that hold for a request which does not give them.
     backend, backend_note: what the kernels are written in, and what to expect of it. decode_note: how
         decode steps are launched, or "".
     parts: whose parts run. weight_bytes: of rank 0. left_out: what the model takes beside text and is
         not served with, such as "images"; "" for a model of text.
-    states: what layers keep of requests beside keys and values, in words; "" if nothing.
+    states: what layers keep of requests beside keys and values, in words; "" if nothing. windows: what
+        becomes of blocks behind a window, if every layer has one.
     """
 
     config: EngineConfig
@@ -41,6 +44,8 @@ class EngineInfo:
     weight_bytes: int
     max_model_len: int
     pool_tokens: int
+    text_tokens: int
+    full_texts: int
     sampling_defaults: dict[str, Any]
     backend: str
     backend_note: str
@@ -48,6 +53,7 @@ class EngineInfo:
     parts: tuple[Part, ...]
     left_out: str = ""
     states: str = ""
+    windows: str = ""
 
     @property
     def limits(self) -> str:
@@ -79,8 +85,11 @@ class EngineInfo:
         *,
         max_model_len: int,
         pool_tokens: int,
+        text_tokens: int,
+        full_texts: int,
         decode_note: str,
         states: str = "",
+        windows: str = "",
     ) -> "EngineInfo":
         """Of an engine made of these."""
         return cls(
@@ -97,6 +106,8 @@ class EngineInfo:
             weight_bytes=model.weight_bytes,
             max_model_len=max_model_len,
             pool_tokens=pool_tokens,
+            text_tokens=text_tokens,
+            full_texts=full_texts,
             sampling_defaults=model.sampling_defaults,
             backend=backend.name,
             backend_note=backend.note,
@@ -104,4 +115,5 @@ class EngineInfo:
             parts=tuple(backend.parts.table()),
             left_out=model.left_out,
             states=states,
+            windows=windows,
         )

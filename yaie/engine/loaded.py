@@ -1,7 +1,7 @@
 """What an engine is made of: a model, its backend, the parts in use, and the machine that runs them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import ApiServer
@@ -19,6 +19,7 @@ from yaie.engine.step.recovery import RecoveringMachine
 from yaie.engine.step.thread_governor import governor_for
 from yaie.parts import Part
 from yaie.worker.parallel.launch import Launch
+from yaie.worker.windows import held_of
 from yaie.worker.worker import Worker as LocalWorker
 
 
@@ -26,9 +27,12 @@ class LoadedEngine:
     """Loads it, tells of it, and lets go of it.
 
     max_model_len: longest sequence, prompt and output together.
-    pool_tokens: token slots in the KV pool.
+    pool_tokens: token slots in the KV pool. text_tokens: the longest text that it can serve.
     backend: what the kernels are written in, and which labs they come from.
+    keeps_blocks: why blocks behind a window stay; "" if nothing is against it.
     """
+
+    keeps_blocks: ClassVar[str] = ""
 
     def __init__(
         self, config: EngineConfig | None = None, *, launch: Launch | None = None, **settings: Any
@@ -51,15 +55,29 @@ class LoadedEngine:
         """Put together what runs the model."""
         self._drafting = load_drafting(self.config, self._model, self.backend)
         self.max_model_len = self._model.max_length
+        self._windows = held_of(
+            self.config,
+            self._model.adapter,
+            self.max_model_len,
+            has_head=self._drafting.head is not None,
+            kept=self.keeps_blocks,
+        )
+        is_freed = self._windows is not None and not self._windows.kept
+        self._held = self._windows if is_freed else None
         self._counters = Counters()
         threaded = overlaps(self.config, self._model)
         self._governor = governor_for(self.config, self._model.device, threaded=threaded)
         self._machine: Machine | RecoveringMachine = self._assembled()
         if self._governor is not None and isinstance(self._machine.worker, LocalWorker):
             self._governor.measure(self._machine.worker)
-        self.pool_tokens = self._machine.sizes.num_blocks * self.config.block_size
+        num_blocks = self._machine.sizes.num_blocks
+        self.pool_tokens = self.text_tokens = num_blocks * self.config.block_size
+        self._full_texts = self.pool_tokens // self.max_model_len
+        if self._held is not None:
+            self.text_tokens = self._held.text_tokens(num_blocks)
+            self._full_texts = (num_blocks - 1) // self._held.most
         self.input = InputProcessor(
-            self.config, self._model, self.max_model_len, self.pool_tokens, self.backend.parts
+            self.config, self._model, self.max_model_len, self.text_tokens, self.backend.parts
         )
 
     def _assembled(self) -> Machine | RecoveringMachine:
@@ -72,6 +90,7 @@ class LoadedEngine:
                 drafting=self._drafting,
                 ranks=self._ranks,
                 observers=[] if self._governor is None else [self._governor],
+                held=self._held,
             )
 
         if self._ranks is None and parts_in_steps(self.backend.parts):
@@ -116,9 +135,24 @@ class LoadedEngine:
             self.backend,
             max_model_len=self.max_model_len,
             pool_tokens=self.pool_tokens,
+            text_tokens=self.text_tokens,
+            full_texts=self._full_texts,
             decode_note=self._machine.note,
             states=self._machine.sizes.states,
+            windows=self._windows_told,
         )
+
+    @property
+    def _windows_told(self) -> str:
+        """What becomes of blocks behind a window, in words; "" if not every layer has one."""
+        if self._windows is None:
+            return ""
+        told = self._windows.told(self._machine.sizes.bytes_per_block)
+        if self._held is None or not self.backend.parts.is_yours("paged_cache"):
+            return told
+        is_mine = type(self._machine.blocks) is self.backend.parts["paged_cache"].BlockManager
+        whose = "your" if is_mine else "its own"
+        return f"{told}; tables are the engine's, on {whose} BlockManager"
 
     @property
     def machine_parts(self) -> Machine | RecoveringMachine:

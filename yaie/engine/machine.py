@@ -26,7 +26,8 @@ T = TypeVar("T")
 class Machine:
     """The assembled engine: control above, a worker below.
 
-    blocks, tree: what the cache was given; for those who watch.
+    blocks, tree: what the cache was given; for those who watch. No tree where its entries are no blocks
+        (`yaie.engine.windows`).
     note: how it computes decode steps, or "". graphs_again: the setting that makes another machine
         compute them alike, without a trial and without a wait.
     kv_layers: of the pool, one for each layer. hooks: what hangs on the step loop, and drafts: what of

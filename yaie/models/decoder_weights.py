@@ -10,7 +10,7 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import TransformerOps
 from yaie.core.gemm import FusedGemm, PlainWeight
-from yaie.models.adapter import ModelAdapter, of_other_layers
+from yaie.models.adapter import ModelAdapter, of_other_layers, widest
 from yaie.models.layout import Cut, Destination, held, stacked, whole
 from yaie.models.linear import SummedLinear
 from yaie.models.rope import rope_tables
@@ -97,6 +97,7 @@ class DecoderWeights(ModelAdapter):
         self.held_layers = shard.layers(config.num_hidden_layers)
         kind = KVLayerSpec(len(self.kv_heads), self.head_dim)
         self.kv_layers = [kind] * len(self.held_layers)
+        self.widest_window = widest(map(self.window, range(config.num_hidden_layers)))
         self.eps = config.rms_norm_eps
         self.cos, self.sin = rope_tables(config, max_length, device)
         self.vocab = shard.vocab(config.vocab_size)

@@ -113,7 +113,7 @@ class Service(ModelForms):
         """In the answer's headers, if the longest of its prompts leaves less than was asked for."""
         info = self.engine.info
         longest = max(request.num_prompt_tokens for request in stream.requests)
-        room = min(info.max_model_len, info.pool_tokens + 1) - longest
+        room = min(info.max_model_len, info.text_tokens + 1) - longest
         if params.max_tokens is not None and params.max_tokens > room:
             lowered(room)
 

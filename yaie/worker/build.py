@@ -37,6 +37,7 @@ from yaie.worker.sizing import (
 )
 from yaie.worker.staged import StagedWorker
 from yaie.worker.warmup import WarmupError, warm_up
+from yaie.worker.windows import Held
 from yaie.worker.worker import Worker
 
 
@@ -95,9 +96,14 @@ class Drafting:
 
 
 def sizes_for(
-    config: EngineConfig, backend: Backend, model: Loaded, drafting: Drafting | None = None
+    config: EngineConfig,
+    backend: Backend,
+    model: Loaded,
+    drafting: Drafting | None = None,
+    held: Held | None = None,
 ) -> Sizes:
-    """What fits, which on a GPU is known once the largest step has been computed.
+    """What fits, which on a GPU is known once the largest step has been computed. held: what a request
+    holds, if that is less than all of its text.
 
     Raises ConfigError if not even one block does, and PartError for a learner's part that cannot compute
     such a step.
@@ -126,8 +132,11 @@ def sizes_for(
     if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
         needed += int(GRAPH_SHARE * free_memory(device))
         needed += _warmed_up(config, backend, model, num_seats // 2)
+    longest = model.max_length
+    if held is not None and drafting.model is None:  # that would hold all of a text
+        longest = (held.most + 1) * config.block_size
     return Sizes(
-        num_blocks=num_device_blocks(config, bytes_each, model.max_length, device, needed),
+        num_blocks=num_device_blocks(config, bytes_each, longest, device, needed),
         num_host_blocks=num_host_blocks(config, bytes_each),
         bytes_per_block=bytes_each,
         num_seats=num_seats,

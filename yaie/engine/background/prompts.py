@@ -176,6 +176,6 @@ class Prompts:
         text = PromptText([prompt], params.add_special_tokens)
         if not text.is_long:
             return await self.encode(tokenizer, text)
-        limits = info.max_model_len, info.pool_tokens
+        limits = info.max_model_len, info.text_tokens
         text = await self.run(check_text, tokenizer, text, params, *limits)
         return fitting(await self.encode(tokenizer, text), params, info.max_model_len)

@@ -1,7 +1,7 @@
 """An engine of which another one computes prompts, or which computes them for others."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
@@ -18,6 +18,8 @@ from yaie.engine.llm_engine import LLMEngine
 
 class DisaggregatedEngine(LLMEngine):
     """An LLMEngine with a side, which stands before its step loop."""
+
+    keeps_blocks: ClassVar[str] = "prompts are handed over from their beginning on"
 
     def __init__(self, config: EngineConfig, role: Role, **settings: Any) -> None:
         """Raises what an LLMEngine does, and ConfigError if the two servers do not fit."""
