@@ -29,6 +29,15 @@ def test_write_puts_each_token_in_its_slot(part: ModuleType) -> None:
 
 
 @task("3.4")
+def test_write_goes_by_each_slot(part: ModuleType) -> None:
+    """Slots come in any order, and there may be none: two of them say nothing of the others."""
+    desk = PoolDesk(part)
+    for slots in ([4, 6, 5, 7], [3, 1], [2], []):
+        desk.write(0, slots)
+        desk.compare(f"Token i goes to slot i of the mapping, here {slots}.")
+
+
+@task("3.4")
 def test_write_takes_rows_that_are_views(part: ModuleType) -> None:
     """K and V may be views of a larger tensor, as a fused projection gives them."""
     desk = PoolDesk(part)
@@ -72,11 +81,34 @@ def test_gather_joins_the_blocks_of_each_table(part: ModuleType) -> None:
 
 
 @task("3.4")
+def test_gather_reads_what_is_there_now(part: ModuleType) -> None:
+    """The same tables give what the blocks hold at each call, and stay as they are."""
+    desk = PoolDesk(part)
+    desk.fill()
+    tables = torch.tensor([[4, 1], [0, 4]], dtype=torch.int32)
+    before = tables.clone()
+    for _ in range(2):
+        for name, got, stored in zip(
+            "KV", desk.pool.gather(0, tables), desk.device[0], strict=True
+        ):
+            right = stored[before.long()].flatten(1, 2)
+            why = "Blocks are written between two steps: what was gathered before is not their content."
+            expect_close(got, right, f"gathered {name} of layer 0", why=why)
+        expect_equal(
+            tables.tolist(),
+            before.tolist(),
+            "the tables after gather",
+            why="They are the caller's.",
+        )
+        desk.write(0, [8, 2, 3])
+
+
+@task("3.4")
 def test_gather_gives_copies(part: ModuleType) -> None:
     """What gather returns is the caller's: changing it leaves the pool as it is."""
     desk = PoolDesk(part)
     desk.fill()
-    for table in ([[0, 1]], [[0], [1]], [list(range(BLOCKS))]):
+    for table in ([[0, 1]], [[0], [1]], [[2]], [list(range(BLOCKS))]):
         for gathered in desk.pool.gather(0, torch.tensor(table)):
             gathered.fill_(-1.0)
     desk.compare("A view of the pool would let attention overwrite the cache.")
