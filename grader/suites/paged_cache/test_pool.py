@@ -11,6 +11,8 @@ from grader.kit.mistakes import told_by
 from grader.suites.paged_cache.pool_view import BLOCKS, HOST, LAYERS, SIZE, SLOTS, PoolDesk, rows
 
 BOTH = "Every layer has its own K and V, and a block number means the same block in all of them."
+ORDERS: list[list[int]] = [[4, 6, 5, 7], [3, 1], [2], []]
+"""Slots of a few writes."""
 READ_FIRST = (
     "A pair's source may be another pair's target: read every block before the first is written, or "
     "the new content is copied on."
@@ -32,7 +34,7 @@ def test_write_puts_each_token_in_its_slot(part: ModuleType) -> None:
 def test_write_goes_by_each_slot(part: ModuleType) -> None:
     """Slots come in any order, and there may be none: two of them say nothing of the others."""
     desk = PoolDesk(part)
-    for slots in ([4, 6, 5, 7], [3, 1], [2], []):
+    for slots in ORDERS:
         desk.write(0, slots)
         desk.compare(f"Token i goes to slot i of the mapping, here {slots}.")
 

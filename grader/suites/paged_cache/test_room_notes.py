@@ -34,7 +34,7 @@ def test_generated_tokens_that_are_computed_again_are_noted(part: ModuleType) ->
 
 @task("3.6")
 def test_the_chunk_of_one_who_reuses_nothing_is_noted(part: ModuleType) -> None:
-    """allocate notes a chunk whoever computes it: also of a request that may not reuse a prefix."""
+    """allocate notes the chunk of a request that may not reuse a prefix like any other chunk."""
     noted(part, chunks.reuses_nothing)
 
 

@@ -48,7 +48,7 @@ def test_a_single_block_keeps_the_reserve_too(part: ModuleType) -> None:
 
 @task("3.10")
 def test_who_may_reuse_no_prefix_has_its_own_blocks(part: ModuleType) -> None:
-    """Blocks that the tree still has are not copied back, whoever asks: they are the request's own."""
+    """What the tree still has is not copied back, also for a request that may reuse no prefix."""
     desk = CacheDesk(part, num_host_blocks=4)
     request = desk.admit(A[:10], may_reuse=False)
     desk.compute(request, commit=True)

@@ -1,5 +1,6 @@
 """Tasks 3.2 to 3.5 with more than small tests have: holders of a block, blocks of a pool and a path."""
 
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -66,16 +67,21 @@ def test_a_block_costs_the_same_beside_others_that_are_named(part: ModuleType) -
         blocks = part.BlockManager(n, 4)
         return blocks, list(blocks.allocate("r", n))
 
-    def taken_back(n: int) -> Any:
+    def share(n: int) -> Callable[[], Any]:
+        blocks, table = named(n)
+        return partial(blocks.share, "s", table)
+
+    def hold(n: int) -> Callable[[], Any]:
+        blocks, table = named(n)
+        return partial(blocks.hold, table)
+
+    def release(n: int) -> Callable[[], Any]:
         blocks, table = named(n)
         blocks.hold(table)
         return partial(blocks.release, table)
 
-    for what, call in (
-        ("share", lambda n: (lambda blocks, table: partial(blocks.share, "s", table))(*named(n))),
-        ("hold", lambda n: (lambda blocks, table: partial(blocks.hold, table))(*named(n))),
-        ("release", taken_back),
-    ):
+    for call in (share, hold, release):
+        what = call.__name__
         expect_growth(part, what, "blocks that it names", call, exponent=1, why=EACH)
 
 

@@ -30,6 +30,8 @@ WIDE = (
     "Widen codes, scales and numbers to float32, and round the result alone."
 )
 MOVED = "A block is codes and scales: one without the other is other numbers."
+ORDERS: list[list[int]] = [[4, 6, 5, 7], [3, 1], [2], []]
+"""Slots of a few writes."""
 READ_FIRST = (
     "A pair's source may be another pair's target: read every block before the first is written."
 )
@@ -186,7 +188,7 @@ def test_heads_in_float16(part: ModuleType) -> None:
 def test_write_goes_by_each_slot(part: ModuleType) -> None:
     """Slots come in any order, and there may be none: two of them say nothing of the others."""
     pool = make(part)
-    for seed, slots in enumerate(([4, 6, 5, 7], [3, 1], [2], [])):
+    for seed, slots in enumerate(ORDERS):
         k, v = tokens(0, len(slots), seed)
         at = torch.tensor(slots, dtype=torch.int64)
         pool.write(0, k, v, at)
