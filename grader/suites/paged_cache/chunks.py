@@ -116,20 +116,32 @@ def has_two_in_flight(part: ModuleType, *, by_commit: bool = False) -> None:
 
     by_commit: what commit does is graded alone, and not whether both were noted.
     """
-    desk = CacheDesk(part)
-    first = desk.admit(A[:14])
-    desk.launch(first, 5)
-    desk.launch(first, 9)
     why = f"{IN_FLIGHT} A request may have several chunks between the two."
-    late = desk.request([*A[:12], *B[:2]])
-    if by_commit and not desk.cache.is_pending(late):
-        return
-    expect_pending(desk, late, True, why, "with both chunks in flight")
-    desk.settle(first, commit=True)
-    if desk.cache.cached_tokens(late) == 4:  # what else commit files is task 3.6's matter
-        expect_pending(desk, late, True, why, "with the second chunk in flight")
-    desk.settle(first, commit=True)
-    expect_pending(desk, late, False, "It is cached now.", "once both are filed")
+    for second in (9, 4):
+        desk = CacheDesk(part)
+        first = desk.admit(A[: 6 + second - 1])
+        desk.launch(first, 5)
+        desk.launch(first, second)
+        late = desk.request([*A[: (5 + second) // 4 * 4], *B[:2]])
+        if by_commit and not desk.cache.is_pending(late):
+            return
+        expect_pending(desk, late, True, why, "with both chunks in flight")
+        desk.settle(first, commit=True)
+        if desk.cache.cached_tokens(late) == 4:  # what else commit files is task 3.6's matter
+            expect_pending(desk, late, True, why, "with the second chunk in flight")
+        desk.settle(first, commit=True)
+        expect_pending(desk, late, False, "It is cached now.", "once both are filed")
+
+
+def reuses_nothing(part: ModuleType) -> None:
+    """The chunk of a request that may reuse no prefix itself makes others wait all the same."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:12], may_reuse=False)
+    desk.cache.allocate(first, 12)
+    why = (
+        "It may not use what others filed. What it computes is filed for all, and they can use it."
+    )
+    expect_pending(desk, A[:10], True, why, "while r0, which may not reuse a prefix, computes it")
 
 
 class Token(int):
@@ -148,7 +160,9 @@ def compared(part: ModuleType, num_running: int) -> int:
     """How many tokens is_pending compares beside so many requests that have filed their prompts."""
     desk = CacheDesk(part)
     for first in range(num_running):
-        desk.compute(desk.admit([first + 100, *A[:4]]), commit=True)
+        request = desk.admit([first + 100, *A[:6]])
+        for num_tokens in (5, 2):  # the second chunk fills no block
+            desk.compute(request, num_tokens, commit=True)
     late = desk.request([Token(token) for token in B[:5]])
     before = Token.num_compared
     expect_pending(desk, late, False, NOTHING_GAINED, "with all results filed")

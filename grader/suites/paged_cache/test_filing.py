@@ -136,6 +136,22 @@ def test_a_fork_shares_what_its_sibling_filed(part: ModuleType) -> None:
 
 
 @task("3.8")
+def test_a_block_that_a_fork_reads_is_held_like_any_other(part: ModuleType) -> None:
+    """The tree takes a reference to each block that it files, also to one that another table has."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:8])
+    desk.compute(first, 4, commit=True)
+    desk.compute(first, 4)
+    desk.admit(A[:8], fork_of=first)
+    table = desk.table(first)
+    if desk.refs(table) != [3, 2]:
+        return  # another task's matter
+    desk.cache.commit(first)
+    why = f"{OWN} How many others have the block makes no difference."
+    expect_equal(desk.refs(table), [3, 3], "references: two tables and the tree", why=why)
+
+
+@task("3.8")
 def test_a_prefix_computed_twice_is_kept_once(part: ModuleType) -> None:
     """Where the tree has the prefix already, the table is pointed at the tree's blocks."""
     desk = CacheDesk(part)

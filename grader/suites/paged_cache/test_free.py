@@ -6,7 +6,7 @@ from types import ModuleType
 from grader.kit import expect_equal, run_machine, task
 from grader.suites.paged_cache.cache_desk import CacheDesk, moved_by_hand_or_by_itself
 from grader.suites.paged_cache.cache_machine import FileMachine
-from grader.suites.paged_cache.filed import OWN, SETTLED, A, found
+from grader.suites.paged_cache.filed import OWN, SETTLED, A, B, found
 from grader.suites.paged_cache.guards import guarded_desk
 from yaie.core.request import RequestStatus
 
@@ -122,9 +122,35 @@ def test_free_is_harmless_without_a_table(part: ModuleType) -> None:
     desk.check(why)
 
 
+@task("3.8")
+def test_all_who_leave_file_what_they_computed(part: ModuleType) -> None:
+    """A request that was preempted before, and a fork, leave their full blocks cached like any other."""
+    why = "Whatever a request has been through, the next one with its tokens finds them: `free` commits."
+    desk = CacheDesk(part, num_blocks=12)
+    again = desk.admit(A[:6])
+    desk.compute(again)
+    desk.preempt(again)
+    desk.cache.admit(again)
+    again.status = RequestStatus.RUNNING
+    desk.compute(again)
+    first = desk.admit(B[:9])
+    desk.compute(first, commit=True)
+    fork = desk.admit(B[:9], fork_of=first)
+    for request in (again, fork):
+        while request.num_computed_tokens < 12 and desk.compute(request):
+            pass
+        if desk.misfits():
+            return  # another task's matter
+        desk.leave(request)
+        name = request.request_id
+        got = len(found(desk, request.token_ids))
+        expect_equal(got, 3, f"blocks cached of the 12 tokens that {name} has computed", why=why)
+
+
 def leave_from_the_host(part: ModuleType, *, by_itself: bool) -> None:
     """A request with its table on the host ends. by_itself: brought there by its own swap_out."""
-    for keep in (True, False):
+    swapped, over = RequestStatus.SWAPPED, RequestStatus.FINISHED
+    for keep, status in ((True, swapped), (False, swapped), (True, over)):
         desk = CacheDesk(part, num_host_blocks=4)
         if by_itself:
             request = desk.admit(A[:6])
@@ -135,10 +161,13 @@ def leave_from_the_host(part: ModuleType, *, by_itself: bool) -> None:
             desk.blocks.allocate("r0", 2)
             desk.blocks.swap_out("r0")
             desk.note_change("r0 has no table any more, but 2 blocks on the host")
-        request.status = RequestStatus.SWAPPED
+        request.status = status
         desk.leave(request, keep=keep)
-        why = "A request may be aborted in any state: on the host its blocks leak as well."
-        what = f"free host blocks of 4 after free(r0, keep={keep})"
+        why = (
+            "A request may be aborted in any state: on the host its blocks leak as well. Ask the block "
+            "manager what it has there."
+        )
+        what = f"free host blocks of 4 after free(r0, keep={keep}), with r0 {status.value}"
         expect_equal(desk.blocks.num_free_host, 4, what, why=why)
 
 

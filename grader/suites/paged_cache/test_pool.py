@@ -11,6 +11,8 @@ from grader.kit.mistakes import told_by
 from grader.suites.paged_cache.pool_view import BLOCKS, HOST, LAYERS, SIZE, SLOTS, PoolDesk, rows
 
 BOTH = "Every layer has its own K and V, and a block number means the same block in all of them."
+ORDERS: list[list[int]] = [[4, 6, 5, 7], [3, 1], [2], []]
+"""Slots of a few writes."""
 READ_FIRST = (
     "A pair's source may be another pair's target: read every block before the first is written, or "
     "the new content is copied on."
@@ -26,6 +28,15 @@ def test_write_puts_each_token_in_its_slot(part: ModuleType) -> None:
     desk.write(2, [9])
     desk.write(0, [8])
     desk.compare("Only the slots of the mapping change, in that layer alone.")
+
+
+@task("3.4")
+def test_write_goes_by_each_slot(part: ModuleType) -> None:
+    """Slots come in any order, and there may be none: two of them say nothing of the others."""
+    desk = PoolDesk(part)
+    for slots in ORDERS:
+        desk.write(0, slots)
+        desk.compare(f"Token i goes to slot i of the mapping, here {slots}.")
 
 
 @task("3.4")
@@ -72,11 +83,34 @@ def test_gather_joins_the_blocks_of_each_table(part: ModuleType) -> None:
 
 
 @task("3.4")
+def test_gather_reads_what_is_there_now(part: ModuleType) -> None:
+    """The same tables give what the blocks hold at each call, and stay as they are."""
+    desk = PoolDesk(part)
+    desk.fill()
+    tables = torch.tensor([[4, 1], [0, 4]], dtype=torch.int32)
+    before = tables.clone()
+    for _ in range(2):
+        for name, got, stored in zip(
+            "KV", desk.pool.gather(0, tables), desk.device[0], strict=True
+        ):
+            right = stored[before.long()].flatten(1, 2)
+            why = "Blocks are written between two steps: what was gathered before is not their content."
+            expect_close(got, right, f"gathered {name} of layer 0", why=why)
+        expect_equal(
+            tables.tolist(),
+            before.tolist(),
+            "the tables after gather",
+            why="They are the caller's.",
+        )
+        desk.write(0, [8, 2, 3])
+
+
+@task("3.4")
 def test_gather_gives_copies(part: ModuleType) -> None:
     """What gather returns is the caller's: changing it leaves the pool as it is."""
     desk = PoolDesk(part)
     desk.fill()
-    for table in ([[0, 1]], [[0], [1]], [list(range(BLOCKS))]):
+    for table in ([[0, 1]], [[0], [1]], [[2]], [list(range(BLOCKS))]):
         for gathered in desk.pool.gather(0, torch.tensor(table)):
             gathered.fill_(-1.0)
     desk.compare("A view of the pool would let attention overwrite the cache.")

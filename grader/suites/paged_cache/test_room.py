@@ -153,6 +153,21 @@ def test_a_block_that_others_read_is_copied_before_it_is_written(part: ModuleTyp
 
 
 @task("3.6")
+def test_a_block_behind_what_is_in_flight_is_copied(part: ModuleType) -> None:
+    """The block that is written next is the one behind all computed tokens, those in flight included."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:9])
+    expect(desk.launch(request, 6), "no room in an empty pool")
+    before = desk.table(request)
+    desk.read_along(before[1])
+    expect(desk.cache.allocate(request, 7), "no room for a copy in a pool with free blocks")
+    written = desk.table(request)[1]
+    problem = "r0 would write token 6 into the block that another one reads"
+    why = f"{COPY} Tokens in flight are written already: count from num_computed_tokens."
+    expect(written != before[1], problem, why=why)
+
+
+@task("3.6")
 def test_who_reads_last_needs_no_copy(part: ModuleType) -> None:
     """Once no other reads the block, the next token goes there without a copy."""
     desk, request = beside_a_reader(part)

@@ -33,6 +33,12 @@ def test_generated_tokens_that_are_computed_again_are_noted(part: ModuleType) ->
 
 
 @task("3.6")
+def test_the_chunk_of_one_who_reuses_nothing_is_noted(part: ModuleType) -> None:
+    """allocate notes the chunk of a request that may not reuse a prefix like any other chunk."""
+    noted(part, chunks.reuses_nothing)
+
+
+@task("3.6")
 def test_a_chunk_without_room_is_not_noted(part: ModuleType) -> None:
     """allocate that answers False notes nothing: no step computes those tokens."""
     noted(part, chunks.has_no_room)

@@ -155,9 +155,11 @@ def test_a_step_without_tokens_has_no_slots(part: ModuleType) -> None:
 def test_slots_beyond_32_bits(part: ModuleType) -> None:
     """A slot may have a number beyond 32 bits, though block numbers have 32 bits."""
     far = 200_000_000
-    got = ask(make_pool(part, 16, num_blocks=far + 1), [[far, 1]], [(0, 15), (0, 16)])
+    tokens = [(0, 15), (0, 16), (1, 16)]
+    got = ask(make_pool(part, 16, num_blocks=far + 1), [[far, 1], [1, far]], tokens)
     why = "The product does not fit into 32 bits: widen the numbers before you multiply them."
-    expect_equal(got.tolist(), [16 * far + 15, 16], f"slots in blocks {far} and 1", why=why)
+    right = [16 * far + 15, 16, 16 * far]
+    expect_equal(got.tolist(), right, f"slots in blocks {far} and 1 of two tables", why=why)
 
 
 @task("3.4")

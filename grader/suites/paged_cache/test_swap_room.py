@@ -36,6 +36,32 @@ def test_what_is_shared_evicts_nothing(part: ModuleType) -> None:
 
 
 @task("3.10")
+def test_a_single_block_keeps_the_reserve_too(part: ModuleType) -> None:
+    """swap_in that lacks one block leaves keep_free others, as one that lacks several does."""
+    desk, request = swapped(part, length=14)
+    why = "3 of its 4 blocks are cached. The fourth is taken from 5 that are free: 4 are left."
+    got = desk.cache.swap_in(request, 14, keep_free=5)
+    expect_equal(got, False, "what swap_in returned for 1 block of 5, with 5 to be kept", why=why)
+    got = desk.cache.swap_in(request, 14, keep_free=4)
+    expect_equal(got, True, "what swap_in returned for 1 block of 5, with 4 to be kept", why=why)
+
+
+@task("3.10")
+def test_who_may_reuse_no_prefix_has_its_own_blocks(part: ModuleType) -> None:
+    """What the tree still has is not copied back, also for a request that may reuse no prefix."""
+    desk = CacheDesk(part, num_host_blocks=4)
+    request = desk.admit(A[:10], may_reuse=False)
+    desk.compute(request, commit=True)
+    if desk.misfits():
+        return  # another task's matter
+    expect_equal(desk.cache.swap_out(request), True, "what swap_out returned", why=ALL_OR_NONE)
+    request.status = RequestStatus.SWAPPED
+    desk.carry_out()
+    why = f"{LOST} It has computed these tokens: `may_reuse_prefix` is about its admission alone."
+    swap_in(desk, request, 11, copied=1, why=why)
+
+
+@task("3.10")
 def test_each_swap_of_a_step_is_promised(part: ModuleType) -> None:
     """take_moves hands over what all calls since the last one have promised."""
     desk = CacheDesk(part, num_host_blocks=4)

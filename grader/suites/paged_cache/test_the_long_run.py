@@ -26,6 +26,7 @@ from grader.suites.paged_cache.pool_view import BLOCKS, SIZE, PoolDesk
 from yaie.core.batch import KVLayerSpec
 from yaie.core.errors import BlockStateError
 
+NAME = "a request whose name would be found in what is kept of it, " * 3
 MANY = 1200
 """Blocks of one table, and layers of one pool: more than a test would write down one by one."""
 ANY_LENGTH = (
@@ -108,7 +109,7 @@ def test_tables_leave_nothing_behind(part: ModuleType) -> None:
     blocks, number = part.BlockManager(8, 4), count()
 
     def call() -> None:
-        key = f"request {next(number)}"
+        key = f"{NAME} {next(number)}"
         blocks.allocate(key, 2)
         blocks.get_physical_blocks(key)
         blocks.free(key)
@@ -174,7 +175,7 @@ def test_shared_blocks_leave_nothing_behind(part: ModuleType) -> None:
     mine = list(blocks.allocate("mine", 2))
 
     def call() -> None:
-        key = f"request {next(number)}"
+        key = f"{NAME} {next(number)}"
         blocks.share(key, mine)
         blocks.hold(mine)
         blocks.replace(key, 0, mine[1:])
@@ -215,7 +216,7 @@ def test_moves_stay_and_leave_nothing_behind(part: ModuleType) -> None:
     mine = list(blocks.get_physical_blocks("a"))
 
     def call() -> None:
-        key = f"request {next(number)}"
+        key = f"{NAME} {next(number)}"
         blocks.share(key, mine)
         blocks.copy_on_write(key, 0)
         blocks.swap_out(key)

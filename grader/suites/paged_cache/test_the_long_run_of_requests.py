@@ -13,6 +13,7 @@ from solutions.radix_tree import RadixTree
 from yaie.core.params import SamplingParams
 from yaie.core.request import Request, RequestStatus
 
+NAME = "a request whose name would be found in what is kept of it, " * 3
 A = list(range(1, 21))
 B = list(range(21, 41))
 ANEW = (
@@ -119,7 +120,7 @@ def test_lives_leave_nothing_behind(part: ModuleType) -> None:
     number = count()
 
     def live(keep: bool) -> None:
-        request = running(cache, f"request {next(number)}", A)
+        request = running(cache, f"{NAME} {next(number)}", A)
         request.num_computed_tokens = 20
         cache.take_moves()
         if keep:

@@ -81,6 +81,34 @@ def test_equal_blocks_after_different_beginnings_are_different(part: ModuleType)
 
 
 @task("3.9")
+def test_the_same_tokens_in_another_order_are_others(part: ModuleType) -> None:
+    """Two blocks of the same tokens, and two beginnings of the same, differ if the order does."""
+    why = "Compare the tokens in their order: a sum, a set or a sorted copy forgets it."
+    turned = [A[1], A[0], *A[2:4]]
+    desk = CacheDesk(part)
+    desk.file(A[:4])
+    desk.file(turned)
+    desk.cache.allocate(desk.admit(A[:9]), 9)
+    expect_pending(desk, [*A[:4], A[5], A[4], *A[6:9]], False, why)
+    expect_pending(desk, [*turned, *A[4:9]], False, why)
+
+
+@task("3.9")
+def test_an_answer_holds_for_its_moment(part: ModuleType) -> None:
+    """A request that was pending is none any more once others compute other blocks."""
+    desk = CacheDesk(part, num_blocks=12)
+    first = desk.admit(A[:12])
+    desk.launch(first, 12)
+    late = desk.request(A[:12])
+    if not desk.cache.is_pending(late):
+        return  # another test says so
+    desk.leave(first, keep=False)
+    desk.launch(desk.admit(B[:12]), 12)
+    why = f"{GIVEN_UP} Ask anew at each call: an answer of an earlier one is no answer."
+    expect_pending(desk, late, False, why, "after r0 has failed, while r2 computes other blocks")
+
+
+@task("3.9")
 def test_a_block_is_pending_until_its_result_is_filed(part: ModuleType) -> None:
     """Steps for others, planned while a chunk is in flight, do not end the waiting for it."""
     desk = CacheDesk(part)

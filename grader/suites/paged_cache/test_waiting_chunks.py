@@ -31,6 +31,12 @@ def test_generated_tokens_that_are_computed_again_are_a_chunk(part: ModuleType) 
 
 
 @task("3.9")
+def test_who_reuses_nothing_makes_others_wait(part: ModuleType) -> None:
+    """The chunk of a request that may reuse no prefix itself makes others wait all the same."""
+    chunks.reuses_nothing(part)
+
+
+@task("3.9")
 def test_a_chunk_without_room_is_not_waited_for(part: ModuleType) -> None:
     """allocate that answers False notes nothing: no step computes those tokens."""
     chunks.has_no_room(part)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from grader.kit import Mismatch, expect
@@ -101,9 +102,21 @@ def _why_wrong(
 
 @dataclass(slots=True)
 class Made:
-    """Tensors that a call made, views left out: (operation, shape, dtype) of each."""
+    """Tensors that a call made, views left out: (operation, shape, dtype) of each. peak: how many bytes
+    of them there were at once."""
 
     results: list[tuple[str, tuple[int, ...], torch.dtype]] = field(default_factory=list)
+    peak: int = 0
+    _there: dict[int, tuple[StorageWeakRef, int]] = field(default_factory=dict)
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        """name: of the operation that has made it."""
+        self.results.append((name, tuple(tensor.shape), tensor.dtype))
+        storage = tensor.untyped_storage()
+        there = {at: one for at, one in self._there.items() if not one[0].expired()}
+        there[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+        self._there = there
+        self.peak = max(self.peak, sum(size for _, size in there.values()))
 
     def largest(self) -> tuple[int, str]:
         """(numbers, what it is) of the largest."""
@@ -126,7 +139,7 @@ def making(*inputs: Tensor) -> Iterator[Made]:
             out = func(*args, **(kwargs or {}))
             for one in tree_leaves(out):
                 if isinstance(one, Tensor) and one.untyped_storage().data_ptr() not in theirs:
-                    made.results.append((str(func).split(".")[1], tuple(one.shape), one.dtype))
+                    made.add(str(func).split(".")[1], one)
             return out
 
     with Noting():

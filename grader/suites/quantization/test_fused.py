@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, task, watch
+from grader.kit.beside import ALONE, Beside
 from grader.kit.far import FAR_WHY, far
 from grader.kit.kernels import expect_near, padded
 from grader.kit.triton_watch import Seen, watching
 from grader.suites.quantization.bench import inputs_of, packed
 from grader.suites.quantization.product_kinds import expect_product
-from grader.suites.quantization.test_products import exact4
+from grader.suites.quantization.test_products import beyond_half, exact4
 from solutions import quantization as reference
 from yaie.core.quantized import Int4Weight
 
@@ -36,6 +37,10 @@ OF_PRODUCTS = {"words": WORDS, "group": GROUP, "zero": ZEROS, "sum": SUM}
 TF32 = (
     'The default of input_precision is "tf32", which keeps 10 bits of each factor: on a GPU the '
     'inputs are off in the fourth digit, and in the interpreter nothing shows it. Ask for "ieee".'
+)
+FOR_A_STEP = (
+    "A step's inputs are of one group: each column has one scale and one zero for all of them, which "
+    "are loaded once and not for each input."
 )
 ONCE = (
     "A word holds eight codes: loaded once, it is shifted by 0, 4, ..., 28 in registers. Loaded for "
@@ -147,6 +152,36 @@ def test_a_word_is_loaded_once(part: ModuleType) -> None:
     words, most = seen.loads(weight.qweight), weight.qweight.numel()
     expect(words <= most, f"{words} words of qweight are read, where {most} do", why=ONCE)
     expect_equal(seen.stores(got), got.numel(), "the numbers written", why=TAIL)
+    for name, tensor in (("scales", weight.scales), ("words of qzeros", weight.qzeros)):
+        found, most = seen.loads(tensor), 64 * 256 // 16
+        told = (
+            f"{found} {name} are read by 64 columns in steps of 16 inputs or more, where {most} do"
+        )
+        expect(found <= most, told, why=FOR_A_STEP)
+    found, most = seen.loads(x), x.numel() * seen.programs
+    told = f"{found} numbers of x are read by {seen.programs} programs, where {most} do"
+    expect(found <= most, told, why="A program reads its rows of x once.")
+
+
+@task("19.6")
+def test_nothing_is_done_beside_the_launch(part: ModuleType) -> None:
+    """One launch is all: rows with gaps and float16 scales are read as they are, out is written once."""
+    weight, x = packed(16, 64, 32), padded(inputs_of(6, 64))
+    kernels = part.fused_int4()
+    with watching() as seen, Beside(part) as beside:
+        kernels.product(x, weight)
+    expect_equal(len(seen.launches), 1, "the launches of a product")
+    names = ", ".join(dict.fromkeys(beside.names))
+    expect(not beside.names, f"product calls PyTorch beside its launch: {names}", why=ALONE)
+
+
+@task("19.6")
+def test_the_sum_of_a_step_is_float32(part: ModuleType) -> None:
+    """The sum of a step may be more than float16 holds, before it is multiplied by its scale."""
+    x, weight = beyond_half()
+    got, _ = run(part, x, weight)
+    what = "the product of groups whose sums are 224,000"
+    expect_product(got, exact4(x, weight), x, weight, what, OF_PRODUCTS)
 
 
 @task("19.6")

@@ -29,6 +29,14 @@ FRESH = (
 )
 ONE_GRID = "A group has one grid, taken where the group begins, whatever blocks it is cut into."
 DEAD = "A dead input's weights become 0 before anything is rounded: no grid needs to reach them."
+DIGITS = (
+    "Errors, and what goes into the inputs behind, are float32: in bfloat16 or float16 they move "
+    "weights across the border of two codes."
+)
+SIZES = (
+    "An error goes on as it is, whatever its size, and an input is dead at 0 alone. Each group has the "
+    "grid that was asked for."
+)
 ONCE = (
     "Within a block only the block's own inputs are corrected at each step; all behind it wait for one "
     "product. Done input by input, each step reads and writes the whole weight."
@@ -83,6 +91,47 @@ def test_two_inputs_by_hand(part: ModuleType) -> None:
     # 1.4 is rounded to 1: 0.4 is lost, of which the second input takes half: 2.45 + 0.2 comes to 3.
     right = [9, 11, 0, 8, 8, 8, 8, 8]
     expect_equal(codes_of(got)[0].tolist(), right, "codes of 1.4, 2.45 and -7.5", why=SPREAD)
+
+
+@task("19.5")
+def test_errors_are_float32(part: ModuleType) -> None:
+    """Two inputs as above, at the border of two codes: a ten-thousandth decides, in the block and behind
+    it."""
+    for other, block in ((1, 16), (8, 8)):
+        weight = torch.zeros(8, 16)
+        weight[:, 0], weight[:, 7], weight[:, 15] = 1.4, -7.5, -7.5
+        weight[:4, other], weight[4:, other] = 2.2999, 2.3001
+        hessian = torch.eye(16)
+        hessian[0, other] = hessian[other, 0] = 1.0
+        hessian[other, other] = 2.0
+        got = gptq_of(part).quantize(weight, hessian, 8, damping=0.0, block=block)
+        told = (
+            f"codes of input {other}: 2.2999 + 0.2 four times, and 2.3001 + 0.2, blocks of {block}"
+        )
+        expect_equal(codes_of(got)[:, other].tolist(), [10] * 4 + [11] * 4, told, why=DIGITS)
+    scale = 1 + 2**-10
+    weight = torch.zeros(8, 8)
+    weight[:, 0], weight[:, 7] = 3 * scale, -7.5 * scale
+    weight[:4, 1], weight[4:, 1] = 2.4999 * scale, 2.5001 * scale
+    hessian = torch.eye(8)
+    hessian[:2, :2] = torch.tensor([[1.0, 1.0], [1.0, 2.0]])
+    got = gptq_of(part).quantize(weight, hessian, 8, damping=0.0)
+    told = f"codes of 2.4999 and 2.5001 steps, behind an input of 3 steps of {scale}, which has no error"
+    expect_equal(codes_of(got)[:, 1].tolist(), [10] * 4 + [11] * 4, told, why=DIGITS)
+
+
+@task("19.5")
+def test_sizes_make_no_difference(part: ModuleType) -> None:
+    """Codes are those of the definition for large weights and small inputs, and for positive ones."""
+    drawn_weight, hessian = weights(16, 32), hessian_of(drawn(80, 32))
+    for what, weight, of_inputs in (
+        ("weights of hundreds", 1000 * drawn_weight, hessian),
+        ("inputs of a thousandth", drawn_weight, 1e-6 * hessian),
+        ("positive weights", drawn_weight.abs() + 0.5, hessian),
+    ):
+        for symmetric in (True, False):
+            got = gptq_of(part).quantize(weight, of_inputs, 16, symmetric=symmetric, block=16)
+            expect_codes(got, weight, of_inputs, what, SIZES, symmetric=symmetric)
 
 
 @task("19.5")
@@ -179,6 +228,9 @@ def test_later_blocks_wait_for_one_product(part: ModuleType) -> None:
     num_blocks = 256 // 16
     problem = f"{len(wide)} operations on the inputs behind a block, of {num_blocks} blocks"
     expect(len(wide) <= 6 * num_blocks, problem, why=ONCE)
+    whole = [shape for _, shape, _ in made.results if sorted(shape) == [24, 256]]
+    problem = f"{len(whole)} tensors of the whole weight's size are made, of 256 inputs"
+    expect(len(whole) <= 64, problem, why=f"{ONCE} So does a copy of the weight.")
 
 
 @task("19.5")

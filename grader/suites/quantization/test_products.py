@@ -9,7 +9,14 @@ from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, task, watch
 from grader.kit.kernels import padded
-from grader.suites.quantization.bench import given_words, inputs_of, making, packed, weights
+from grader.suites.quantization.bench import (
+    Made,
+    given_words,
+    inputs_of,
+    making,
+    packed,
+    weights,
+)
 from grader.suites.quantization.product_kinds import expect_product
 from solutions import quantization as reference
 from yaie.core.quantized import Int4Weight, Int8Weight
@@ -98,45 +105,92 @@ def test_int4_sums_in_float32(part: ModuleType) -> None:
 @task("19.3")
 def test_int8_is_not_unpacked_as_a_whole(part: ModuleType) -> None:
     """No more than 64 outputs of the weight are there in floating point at a time."""
-    weight = reference.Int8().quantize(weights(640, 96), symmetric=False)
+    weight = reference.Int8().quantize(weights(1920, 96), symmetric=False)
     x = inputs_of(2, 96)
     products = part.Int8()
     with making(weight.codes, x) as made:
         got = products.product(x, weight)
-    expect_product(got, exact8(x, weight), x, weight, "a product of 640 outputs", OF_INT8)
+    expect_product(got, exact8(x, weight), x, weight, "a product of 1,920 outputs", OF_INT8)
     numbers, what = made.largest()
     expect(
         numbers <= 64 * 96,
         f"the product made a tensor {what}: {numbers} numbers, not 6,144",
         why=WHOLE,
     )
+    expect_few_at_once(made, 4 * 64 * 96 * 4 + got.nbytes)
 
 
 @task("19.3")
 def test_int4_is_not_unpacked_as_a_whole(part: ModuleType) -> None:
     """No more than one group of inputs is unpacked at a time."""
-    weight, x = packed(64, 512, 32), inputs_of(2, 512)
+    weight, x = packed(64, 2048, 32), inputs_of(2, 2048)
     products = part.Int4()
     with given_words(part), making(weight.qweight, x) as made:
         got = products.product(x, weight)
-    expect_product(got, exact4(x, weight), x, weight, "a product of 16 groups", OF_INT4)
+    expect_product(got, exact4(x, weight), x, weight, "a product of 64 groups", OF_INT4)
     numbers, what = made.largest()
     expect(
         numbers <= 64 * 32,
         f"the product made a tensor {what}: {numbers} numbers, not 2,048",
         why=WHOLE,
     )
+    expect_few_at_once(made, 8 * 64 * 32 * 4 + got.nbytes)
+
+
+def expect_few_at_once(made: Made, most: int) -> None:
+    """most: bytes, with room for a piece in several dtypes."""
+    problem = f"the product has {made.peak:,} bytes of its own at once, where {most:,} do"
+    expect(made.peak <= most, problem, why=f"{WHOLE} When a piece is multiplied, drop it.")
+
+
+@task("19.3")
+def test_sums_that_cancel(part: ModuleType) -> None:
+    """Inputs in float16 whose products cancel: nothing is rounded to float16 but the result."""
+    products = watch(part.Int8(), "int8")
+    codes, zeros = torch.full((1, 4), -128, dtype=torch.int8), torch.tensor([-128]).int()
+    weight = Int8Weight(codes, torch.ones(1).half(), zeros)
+    x = torch.tensor([[2048.0, 1.0, 1.0, 1.0]]).half()
+    got, right = products.product(x, weight), torch.zeros(1, 1)
+    what = "the product of x with codes that are all the zero's"
+    expect_product(got, right, x, weight, what, OF_INT8)
+    weight = Int8Weight(
+        torch.tensor([[127, 126]]).to(torch.int8), torch.tensor([1 + 2**-10]).half()
+    )
+    x = torch.tensor([[126.0, -127.0]]).half()
+    got = products.product(x, weight)
+    expect_product(got, right, x, weight, "126 * 127 - 127 * 126, times a scale", OF_INT8)
+
+
+def beyond_half() -> tuple[Tensor, Int4Weight]:
+    """x in float16, and a weight with which the sum of a group is 224,000, and comes to 4,480 in all."""
+    codes, zeros = torch.full((8, 64), 15).int(), torch.full((2, 8), 8).int()
+    weight = reference.Int4().pack(codes, torch.full((2, 8), 0.01).half(), zeros)
+    return torch.full((1, 64), 1000.0).half(), weight
+
+
+@task("19.3")
+def test_the_sum_of_a_group_is_float32(part: ModuleType) -> None:
+    """The sum of a group may be more than float16 holds, before it is multiplied by its scale."""
+    x, weight = beyond_half()
+    with given_words(part):
+        got = watch(part.Int4(), "int4").product(x, weight)
+    what = "the product of groups whose sums are 224,000"
+    expect_product(got, exact4(x, weight), x, weight, what, OF_INT4)
 
 
 @task("19.3")
 def test_products_of_no_rows(part: ModuleType) -> None:
-    """No inputs give no outputs."""
-    got = watch(part.Int8(), "int8").product(torch.zeros(0, 16), Int8Weight(
-        torch.ones(3, 16, dtype=torch.int8), torch.ones(3).half()))  # fmt: skip
-    expect_equal(list(got.shape), [0, 3], "the shape of an INT8 product of no rows")
-    with given_words(part):
-        got = watch(part.Int4(), "int4").product(torch.zeros(0, 16), packed(8, 16, 8))
-    expect_equal(list(got.shape), [0, 8], "the shape of an INT4 product of no rows")
+    """No inputs give no outputs, in the dtype of x."""
+    wide = Int8Weight(torch.ones(3, 16, dtype=torch.int8), torch.ones(3).half())
+    for dtype in (F32, F16):
+        x = torch.zeros(0, 16, dtype=dtype)
+        got = watch(part.Int8(), "int8").product(x, wide)
+        seen = (list(got.shape), got.dtype)
+        expect_equal(seen, ([0, 3], dtype), "shape and dtype of an INT8 product of no rows")
+        with given_words(part):
+            got = watch(part.Int4(), "int4").product(x, packed(8, 16, 8))
+        seen = (list(got.shape), got.dtype)
+        expect_equal(seen, ([0, 8], dtype), "shape and dtype of an INT4 product of no rows")
 
 
 @task("19.3")

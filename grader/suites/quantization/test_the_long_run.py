@@ -243,12 +243,12 @@ def pool_of(part: ModuleType, layers: int, blocks: int, size: int, host: int = 0
 
 @task("19.7")
 def test_heads_of_any_size(part: ModuleType) -> None:
-    """A scale has the range of bfloat16: heads of 1e-12 and of 1e9 keep their precision."""
+    """A scale has the range of bfloat16: heads of 1e-30 and of 1e9 keep their precision."""
     pool = pool_of(part, 1, 8, 1)
-    sizes = 10.0 ** torch.tensor([-12, -9, -7, -5, 0, 5, 7, 9])
+    sizes = 10.0 ** torch.tensor([-30, -12, -7, -5, 0, 5, 7, 9])
     k = torch.tensor([[1.0, -0.7, 0.3, 0.02]]) * sizes[:, None, None]
     pool.write(0, k, 2 * k, torch.arange(8))
-    note("# k: heads of (1, -0.7, 0.3, 0.02) times 1e-12, 1e-9, ..., 1e9, one a token")
+    note("# k: heads of (1, -0.7, 0.3, 0.02) times 1e-30, 1e-12, ..., 1e9, one a token")
     note("pool.write(0, k, 2 * k, torch.arange(8))")
     tables = torch.arange(8)[:, None]
     note("pool.gather(0, torch.arange(8)[:, None])    # each block has one slot")

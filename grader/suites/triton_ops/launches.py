@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from grader.kit import Mismatch, expect, expect_equal, watch
+from grader.kit.beside import ALONE, Beside
 from grader.kit.kernels import expect_near, padded_apart, random
 from grader.kit.layout import STRIDE_WHY
 from grader.kit.triton_watch import Launch, Seen, watching
-from grader.suites.triton_ops.beside import ALONE, Beside
 from solutions import triton_ops as reference
 from solutions.triton_ops import norms, rope
 

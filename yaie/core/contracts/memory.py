@@ -130,7 +130,8 @@ class BlockManager(Protocol):
 class KVPool(Protocol):
     """Lab 3. The memory: for each layer, K and V as [num_blocks, block_size, kv_heads, head_dim].
 
-    Slot s is row s % block_size of block s // block_size.
+    Slot s is row s % block_size of block s // block_size. A call costs the tokens or blocks that it
+    names, however large the pool is; `write` and `gather` touch the layer that they are given alone.
     """
 
     num_blocks: int

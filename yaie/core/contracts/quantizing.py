@@ -111,7 +111,8 @@ class FusedInt4(Protocol):
 class Hessian(Protocol):
     """Lab 19. H = 2 / n * sum of x x^T over n calibration inputs x [in], float32, batch by batch.
 
-    hessian: [in, in], zeros before the first batch. num_inputs: n.
+    hessian: [in, in], zeros before the first batch. num_inputs: n. A batch is one product: there is no
+    loop over its inputs, and their outer products are never there at once.
     """
 
     @property

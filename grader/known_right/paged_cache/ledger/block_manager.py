@@ -51,7 +51,9 @@ class BlockManager:
         for block in block_ids:
             names = self._holders[block]
             names[holder] -= 1
-            if not names.total():
+            if not names[holder]:
+                del names[holder]
+            if not names:
                 del self._holders[block]
                 self._free.add(block)
 
