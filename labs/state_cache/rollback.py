@@ -12,9 +12,7 @@ from yaie.core.contracts.states import Kept, StateBatch, Verified
 
 
 # ANCHOR: run_ahead
-def run_ahead(
-    compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor
-) -> Tensor:
+def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
     """See `yaie.core.contracts.states.Rollback`."""
     # TODO 22.7: your code here (the reference: 4 lines).
     raise NotImplementedError(

@@ -11,9 +11,7 @@ from yaie.core.contracts.states import Kept, StateBatch, Verified
 
 
 # ANCHOR: run_ahead
-def run_ahead(
-    compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor
-) -> Tensor:
+def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
     """See `yaie.core.contracts.states.Rollback`."""
     # BEGIN SOLUTION 22.7
     before = pool.index_select(0, slots)

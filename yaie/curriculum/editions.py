@@ -1,8 +1,8 @@
 """Which edition of a lab's contract a learner's package was generated from.
 
 Edition 1 is the first. A change that finished work must follow (a name, an argument, another region,
-a task more) makes the next one. The manifest holds today's edition, the first line of every stub the edition that it
-was generated from; no learner has a reason to change that line.
+a task more) makes the next one. The manifest holds today's edition, the first line of every stub the
+edition that it was generated from; no learner has a reason to change that line.
 """
 
 import re

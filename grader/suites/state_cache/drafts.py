@@ -1,5 +1,5 @@
-"""A step with drafts as the suite of lab 22 hands it to a part: two layers of states, what a step's tokens
-bring into them, and where these states are when some of the tokens count."""
+"""A step with drafts as the suite of lab 22 hands it to a part: two layers of states, what a step's
+tokens bring into them, and where these states are when some of the tokens count."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -25,17 +25,17 @@ from grader.suites.state_cache.rules import BF16, EXACT, F32, F64, drawn, expect
 from yaie.core.contracts.states import Kept, StateBatch
 
 BEFORE = (
-    "A state is changed in its place. What it was before the step has to be copied before compute is "
-    "called."
+    "A state is changed in its place. What it was before the step has to be copied before compute "
+    "is called."
 )
 BACK = (
-    "Only sequences with drafts wait. For another one back[i] is the slot of padding: its own slot keeps "
-    "what the step has made of it."
+    "Only sequences with drafts wait. For another one back[i] is the slot of padding: its own slot "
+    "keeps what the step has made of it."
 )
 BITS = "What is put back is what was there, in the pool's dtype, to the bit."
 TOUCHED = (
-    "A pool has the states of hundreds of requests, some megabytes each. Copy and write those of `slots` "
-    "alone."
+    "A pool has the states of hundreds of requests, some megabytes each. Copy and write those of "
+    "`slots` alone."
 )
 LOOP = "One copy reads the slots of all sequences, and one writes them."
 COUNT = (
@@ -50,15 +50,17 @@ WAITS = (
 )
 FAILED = "A sequence that has gained nothing has failed. Its state stays as it was before the step."
 ROWS = (
-    "What was kept has the rows of all sequences, one after the other, of those that stay where they are "
-    "as well; what lies after the last one is padding."
+    "What was kept has the rows of all sequences, one after the other, of those that stay where they "
+    "are as well; what lies after the last one is padding."
 )
 FRESH = "A sequence that began in this step begins from zeros again: its slot may hold anything."
 ONCE = (
     "A layer's states are moved on by one call for all sequences: each call is a launch or more, and a "
     "step has dozens of layers."
 )
-NOTHING = "Where no state is to move on, nothing is computed: a kernel cannot be launched for nothing."
+NOTHING = (
+    "Where no state is to move on, nothing is computed: a kernel cannot be launched for nothing."
+)
 AGAIN = (
     "A step that was recorded is settled again and again: its replays fill the same tensors anew, and "
     "the same list is handed in each time."
@@ -179,9 +181,7 @@ def check(own: Sequence[Layer], case: Case, tokens: Sequence[list[Tensor]], part
         expect_values(layer.pool[others], old[others], what, tolerance=0.0, why=f"{WAITS} {FAILED}")
 
 
-def _kinds(
-    case: Case, layer: Layer, tokens: Sequence[Tensor]
-) -> dict[str, Callable[[], Tensor]]:
+def _kinds(case: Case, layer: Layer, tokens: Sequence[Tensor]) -> dict[str, Callable[[], Tensor]]:
     """What mistakes would give."""
     lens, counts = case.lens, case.counts
     those = [n for n in counts if n]
@@ -284,7 +284,9 @@ def test_a_layer_computes_once(part: ModuleType) -> None:
     case = Case([1, 3], [0, 0], [1, 0], [1, 0], [False] * 2)
     own = layers(4, seed=42)
     settle(part, case, own, brought(4, seed=43))
-    expect(not any(layer.batches for layer in own), "a step without drafts was computed", why=NOTHING)
+    expect(
+        not any(layer.batches for layer in own), "a step without drafts was computed", why=NOTHING
+    )
 
 
 class Away:
@@ -326,7 +328,9 @@ def test_the_host_goes_on_at_once(part: ModuleType) -> None:
         note(f"settle, with {count} sequences and {num_layers} layers")
         device = Away(num_layers)
         device.settle(part, count)
-        expect_equal(device.rows, [2 * count] * num_layers, "rows of each call of compute", why=COUNT)
+        expect_equal(
+            device.rows, [2 * count] * num_layers, "rows of each call of compute", why=COUNT
+        )
         uploads.append(device.uploads)
     expect_equal(uploads[1], uploads[0], "uploads for 20 sequences, and for 2", why=UPLOADS)
     expect_equal(uploads[2], uploads[0], "uploads for 8 layers, and for 1", why=UPLOADS)
@@ -415,7 +419,9 @@ def test_any_script_of_steps(
     for number, turn in enumerate(turns):
         lens = [n + drafts for n, drafts, _ in turn]
         drafts = [one[1] for one in turn]
-        gained = [min(got, most + 1) for most, got in zip(drafts, (one[2] for one in turn), strict=True)]
+        gained = [
+            min(got, most + 1) for most, got in zip(drafts, (one[2] for one in turn), strict=True)
+        ]
         case = Case(lens, drafts, gained, slots, [not n for n in computed])
         tokens = brought(sum(lens), seed + 10 * number)
         starts = torch.tensor([0, *lens]).cumsum(0).int()
@@ -423,9 +429,7 @@ def test_any_script_of_steps(
         back = index([slot if n else nobody for slot, n in zip(slots, drafts, strict=True)])
         note(f"a step: {case.told()}")
         for layer, given_ in zip(own, tokens, strict=True):
-            part.run_ahead(
-                partial(layer.compute, *given_, batch), layer.pool, index(slots), back
-            )
+            part.run_ahead(partial(layer.compute, *given_, batch), layer.pool, index(slots), back)
         settle(part, case, own, tokens)
         counts = [n if most else length for n, most, length in
                   zip(case.counts, drafts, lens, strict=True)]  # fmt: skip

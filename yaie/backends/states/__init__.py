@@ -46,7 +46,7 @@ def make_state_ops(backend: str, parts: Parts, device: torch.device) -> StateOps
 
 
 def rollback_of(parts: Parts) -> Rollback:
-    """What takes back drafts. A learner's package of the edition before has no such functions, and serves
+    """What takes drafts back. A learner's package of the edition before has no such functions: it serves
     with the reference's beside it, which is said once."""
     part = parts[LAB]
     if not all(hasattr(part, name) for name in ("run_ahead", "settle")):

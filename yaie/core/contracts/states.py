@@ -486,7 +486,7 @@ class Rollback(Protocol):
     def run_ahead(
         self, compute: "Callable[[], Tensor]", pool: "Tensor", slots: "Tensor", back: "Tensor"
     ) -> "Tensor":
-        """Call compute, once, which moves states of the pool on; return what it returns. After that, slot
+        """Call compute, once, which moves states of the pool on; return what it returns. Afterwards slot
         back[i] holds what slot slots[i] held before the call, to the bit.
 
         pool: [num_slots, ...]. slots, back: [m] int64. back[i] is slots[i] for a sequence with drafts.

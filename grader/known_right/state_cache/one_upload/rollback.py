@@ -10,9 +10,7 @@ from torch import Tensor
 from yaie.core.contracts.states import Kept, StateBatch, Verified
 
 
-def run_ahead(
-    compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor
-) -> Tensor:
+def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
     """See `yaie.core.contracts.states.Rollback`."""
     undo = pool.new_empty(len(slots), *pool.shape[1:]).copy_(pool[slots])
     out = compute()

@@ -10,9 +10,7 @@ from torch import Tensor
 from yaie.core.contracts.states import Kept, StateBatch, Verified
 
 
-def run_ahead(
-    compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor
-) -> Tensor:
+def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
     """See `yaie.core.contracts.states.Rollback`."""
     states = pool[slots]
     out = compute()
