@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.contracts.states import Kept, StateBatch, Verified
+from yaie.core.contracts.rollback import Kept, Verified
+from yaie.core.contracts.states import StateBatch
 
 
 # ANCHOR: run_ahead
 def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     # TODO 22.7: your code here (the reference: 4 lines).
     raise NotImplementedError(
         "state_cache task 22.7: not implemented yet; see chapter Hybrid models"
@@ -27,7 +28,7 @@ def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: 
 def settle(
     kept: Sequence[Kept], verified: Verified, upload: Callable[[NDArray[Any]], Tensor]
 ) -> None:
-    """See `yaie.core.contracts.states.Rollback`. Sequences of 3, 4 and 2 rows, of which 0, 2 and 1 are
+    """See `yaie.core.contracts.rollback.Rollback`. Sequences of 3, 4 and 2 rows, of which 0, 2 and 1 are
     moved on by:
 
         row         0 1 2   3 4 5 6   7 8

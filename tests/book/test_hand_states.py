@@ -14,7 +14,8 @@ from tests.book.test_hand_tables import _below, _words, table
 from yaie.backends.states.naive import NaiveStateOps
 from yaie.backends.states.torch import TorchStateOps
 from yaie.core.compat import tomllib
-from yaie.core.contracts.states import Kept, StateBatch, StateTensor, Verified
+from yaie.core.contracts.rollback import Kept, Verified
+from yaie.core.contracts.states import StateBatch, StateTensor
 from yaie.worker.sizing import slot_bytes, unsettled_bytes
 
 PAGE = "state-cache"
@@ -149,8 +150,8 @@ def test_a_rejected_draft_leaves_the_tail_of_the_tokens_that_counted():
     step = one_sequence(4, is_fresh=False)
     state_cache.run_ahead(lambda: compute(x, step), pool, slots, slots)
     assert pool[0, 0].tolist() == rows["put back"] == rows["before the step"]
-    counts = (np.array([number]) for number in (4, 3, 2, 0))
-    verified = Verified(*counts, np.array([False]))
+    lens, drafts, gained, slot = (np.array([number]) for number in (4, 3, 2, 0))
+    verified = Verified(lens, drafts, gained, slot, np.array([False]))
     state_cache.settle([Kept(compute, [x])], verified, torch.from_numpy)
     assert after == [rows["after the step"], rows["settled"]]
     assert "computes the token 2 and the drafts 4, 3, 7." in _words(PAGE)

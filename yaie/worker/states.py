@@ -23,7 +23,8 @@ from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import Attend
 from yaie.core.contracts.graphs import GraphRunner
-from yaie.core.contracts.states import Rollback, StateBatch, StateOps, StatePool, StepStates
+from yaie.core.contracts.rollback import Rollback
+from yaie.core.contracts.states import StateBatch, StateOps, StatePool, StepStates
 from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.layout import lay_out

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.contracts.states import Kept, Rollback, StateBatch, StateOps, Verified
+from yaie.core.contracts.rollback import Kept, Rollback, Verified
+from yaie.core.contracts.states import StateBatch, StateOps
 from yaie.core.step import StepInput
 from yaie.worker.transfer import on_device
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from grader.kit import expect, expect_equal, note
 from grader.suites.state_cache.rules import F64, NAMES, conv, delta, delta_tokens, drawn
-from yaie.core.contracts.states import Kept, StateBatch, Verified
+from yaie.core.contracts.rollback import Kept, Verified
+from yaie.core.contracts.states import StateBatch
 
 CHANNELS, WIDTH = 3, 3
 HEADS, D_K, D_V = 2, 4, 3
@@ -135,8 +136,13 @@ class Case:
         return [(begin, begin + n) for begin, n in zip(self.begins, counts, strict=True)]
 
     def verified(self) -> Verified:
-        ints = (np.array(one, np.int64) for one in (self.lens, self.drafts, self.gained))
-        return Verified(*ints, np.array(self.slots, np.int64), np.array(self.fresh, np.bool_))
+        return Verified(
+            lens=np.array(self.lens, np.int64),
+            num_drafts=np.array(self.drafts, np.int64),
+            num_gained=np.array(self.gained, np.int64),
+            slots=np.array(self.slots, np.int64),
+            is_fresh=np.array(self.fresh, np.bool_),
+        )
 
     def told(self) -> str:
         return f"lens={self.lens}, num_drafts={self.drafts}, num_gained={self.gained}"

@@ -22,7 +22,8 @@ from grader.suites.state_cache.operations import (
     expect_no_reads,
 )
 from grader.suites.state_cache.rules import BF16, EXACT, F32, F64, drawn, expect_values
-from yaie.core.contracts.states import Kept, StateBatch
+from yaie.core.contracts.rollback import Kept
+from yaie.core.contracts.states import StateBatch
 
 BEFORE = (
     "A state is changed in its place. What it was before the step has to be copied before compute "

@@ -15,7 +15,8 @@ from typing import cast
 import torch
 
 from yaie.backends.triton import has_triton
-from yaie.core.contracts.states import Rollback, StateOps
+from yaie.core.contracts.rollback import Rollback
+from yaie.core.contracts.states import StateOps
 from yaie.parts import Parts, load_part
 
 LAB = "state_cache"

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.contracts.states import Kept, StateBatch, Verified
+from yaie.core.contracts.rollback import Kept, Verified
+from yaie.core.contracts.states import StateBatch
 
 
 def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     saved = pool[slots]
     try:
         return compute()
@@ -22,7 +23,7 @@ def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: 
 def settle(
     kept: Sequence[Kept], verified: Verified, upload: Callable[[NDArray[Any]], Tensor]
 ) -> None:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     rows: list[int] = []
     lens: list[int] = []
     which: list[int] = []

@@ -8,11 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.contracts.states import Kept, StateBatch, Verified
+from yaie.core.contracts.rollback import Kept, Verified
+from yaie.core.contracts.states import StateBatch
 
 
 def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     old = torch.index_select(pool, 0, slots)
     result = compute()
     pool.index_put_((back,), old)
@@ -22,7 +23,7 @@ def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: 
 def settle(
     kept: Sequence[Kept], verified: Verified, upload: Callable[[NDArray[Any]], Tensor]
 ) -> None:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     rejected = verified.num_drafts + 1 - verified.num_gained
     counts = verified.lens - rejected
     counts[(verified.num_drafts == 0) | (verified.num_gained == 0)] = 0

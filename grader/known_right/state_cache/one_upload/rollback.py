@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.contracts.states import Kept, StateBatch, Verified
+from yaie.core.contracts.rollback import Kept, Verified
+from yaie.core.contracts.states import StateBatch
 
 
 def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     undo = pool.new_empty(len(slots), *pool.shape[1:]).copy_(pool[slots])
     out = compute()
     pool.index_copy_(0, back, undo)
@@ -21,7 +22,7 @@ def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: 
 def settle(
     kept: Sequence[Kept], verified: Verified, upload: Callable[[NDArray[Any]], Tensor]
 ) -> None:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     goes_on = np.logical_and(verified.num_drafts, verified.num_gained)
     n = int(goes_on.sum())
     if n == 0:

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.contracts.states import Kept, StateBatch, Verified
+from yaie.core.contracts.rollback import Kept, Verified
+from yaie.core.contracts.states import StateBatch
 
 
 def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: Tensor) -> Tensor:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     states = pool[slots]
     out = compute()
     pool[back] = states
@@ -21,7 +22,7 @@ def run_ahead(compute: Callable[[], Tensor], pool: Tensor, slots: Tensor, back: 
 def settle(
     kept: Sequence[Kept], verified: Verified, upload: Callable[[NDArray[Any]], Tensor]
 ) -> None:
-    """See `yaie.core.contracts.states.Rollback`."""
+    """See `yaie.core.contracts.rollback.Rollback`."""
     accepted = verified.num_gained - 1
     counts = verified.lens - verified.num_drafts + accepted
     moves = (accepted >= 0) & (verified.num_drafts != 0)
