@@ -39,7 +39,7 @@ def settle(
     lens = verified.lens
     waits = (verified.num_drafts > 0) & (verified.num_gained > 0)
     # What was gained last has not been computed.
-    held = np.where(waits, lens - verified.num_drafts + verified.num_gained - 1, 0)
+    held = waits * (lens - verified.num_drafts + verified.num_gained - 1)
     which = np.flatnonzero(held)
     if not len(which):
         return
