@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         kernels,
         quantizing,
         ranks,
+        rollback,
         states,
     )
     from yaie.engine.background.streams import RequestStream
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     _write_states: states.WriteStates = state_cache.write_states
     _checkpoints: type[states.Checkpoints] = state_cache.Checkpoints
     _cut_share: states.CutShare = state_cache.cut_share
+    _rollback: rollback.Rollback = state_cache
     _followers: tuple[type[Follower], type[Follower]] = (OwnFollower, LibraryFollower)
     _compiled: tuple[type[Compiled], type[Compiled]] = (OwnGrammar, LibraryGrammar)
     _ngrams: type[contracts.Proposer] = NgramProposer

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from yaie.core.errors import ConfigError, PartError
 from yaie.curriculum.blame import line_in, summarize
-from yaie.curriculum.editions import edition_of, how_to_upgrade, is_older
+from yaie.curriculum.editions import edition_of, how_to_upgrade, serves, tasks_of
 from yaie.curriculum.manifest import Lab, load_curriculum
 from yaie.curriculum.progress import Progress, part_digest, source_files
 
@@ -84,7 +84,8 @@ def load_parts(mine: str, progress: Progress | None = None, *, labs: Sequence[st
     """Choose every part, and import the learner's.
 
     mine: "auto", "all", "none", or lab names joined by commas. "auto" takes a learner's part once every
-    task of its lab has passed on exactly the source that would be imported. progress: of the checkout
+    task of its lab has passed on exactly the source that would be imported. If tasks were added to the
+    lab since then, and nothing else has changed, the part goes on to serve. progress: of the checkout
     that `labs` lies in, if not given. labs: those that are wanted (an engine runs on one backend's).
 
     Raises ConfigError for a lab that does not exist and PartError for a learner's part that is
@@ -178,18 +179,21 @@ def by_progress(lab: Lab, progress: Progress | None = None) -> tuple[str, str]:
     folder = find_mine(lab.key)
     if folder is None:
         return REFERENCE, "not in labs/"
-    if is_older(lab, edition_of(folder)):
+    edition = edition_of(folder)
+    if not serves(lab, edition):
         return REFERENCE, f"of an older edition: yaie lab upgrade {lab.key}"
     progress = progress or Progress.load(folder.parent.parent)
-    if progress.is_complete(lab, folder):
+    tasks, passed = tasks_of(lab, edition), progress.passed_tasks(lab, folder)
+    if len(passed) == len(tasks):
+        if len(tasks) < len(lab.tasks):
+            return YOURS, f"all tasks of edition {edition} passed: yaie lab upgrade {lab.key}"
         is_outdated = progress.is_outdated(lab)
         return YOURS, "passed by an older suite: grade again" if is_outdated else "all tasks passed"
     if lab.key not in progress.records:
         return REFERENCE, "not graded yet"
     if progress.records[lab.key].digest != part_digest(folder):
         return REFERENCE, "changed since it was graded"
-    passed = len(progress.passed_tasks(lab, folder))
-    return REFERENCE, f"{passed} of {len(lab.tasks)} tasks passed"
+    return REFERENCE, f"{len(passed)} of {len(tasks)} tasks passed"
 
 
 def find_mine(lab: str) -> Path | None:
@@ -209,7 +213,7 @@ def _load(lab: str, owner: str, reason: str) -> Part:
     folder = find_mine(lab)
     if folder is None:
         raise PartError(f"labs/{lab} is missing; `make stubs` writes it")
-    if is_older(load_curriculum()[lab], edition := edition_of(folder)):
+    if not serves(load_curriculum()[lab], edition := edition_of(folder)):
         raise PartError(how_to_upgrade(load_curriculum()[lab], edition))
     _refuse_unfinished(lab, folder)
     part = Part(lab, owner, f"labs.{lab}", reason)

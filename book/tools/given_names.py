@@ -40,6 +40,7 @@ RENAMED = {
     "asyncio.tasks.": "asyncio.",
     "numpy._core.multiarray.": "numpy.",
     "numpy._core.numeric.": "numpy.",
+    "numpy._core.fromnumeric.": "numpy.",
     "numpy.random._generator.": "numpy.random.",
     "numpy._ArrayOrScalarCommon.": "numpy.ndarray.",
     "_heapq.": "heapq.",

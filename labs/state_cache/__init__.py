@@ -1,4 +1,5 @@
-"""Lab 22: layers that keep a state: a short convolution, the gated delta rule, and where states lie."""
+"""Lab 22: layers that keep a state: a short convolution, the gated delta rule, where states lie, and how
+they go back when drafts were wrong."""
 
 from yaie.core.contracts import states as contracts
 
@@ -6,6 +7,7 @@ from .checkpoints import Checkpoints, cut_share
 from .conv import short_conv
 from .delta import decays, delta_chunk, delta_step
 from .pool import StatePool, read_states, write_states
+from .rollback import run_ahead, settle
 
 __all__ = [
     "Checkpoints",
@@ -16,6 +18,8 @@ __all__ = [
     "delta_chunk",
     "delta_step",
     "read_states",
+    "run_ahead",
+    "settle",
     "short_conv",
     "write_states",
 ]

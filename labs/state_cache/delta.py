@@ -1,4 +1,4 @@
-# Lab 22, your part: tasks 22.2, 22.3. The rest is given.
+# Lab 22, your part (edition 2): tasks 22.2, 22.3. The rest is given.
 """The gated delta rule (Yang et al. 2024): a matrix in which a key writes over what it finds."""
 
 import torch

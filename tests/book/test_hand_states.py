@@ -3,6 +3,7 @@ the article says of memory."""
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +14,9 @@ from tests.book.test_hand_tables import _below, _words, table
 from yaie.backends.states.naive import NaiveStateOps
 from yaie.backends.states.torch import TorchStateOps
 from yaie.core.compat import tomllib
-from yaie.core.contracts.states import StateBatch
+from yaie.core.contracts.rollback import Kept, Verified
+from yaie.core.contracts.states import StateBatch, StateTensor
+from yaie.worker.sizing import slot_bytes, unsettled_bytes
 
 PAGE = "state-cache"
 MODELS = tomllib.loads(FILE.read_text("utf-8"))["models"]
@@ -131,6 +134,38 @@ def test_all_three_as_one_chunk_are_the_last_row_of_the_table():
     out, after = state_cache.delta_chunk(*given, torch.zeros(1, 1, 2, 2))
     torch.testing.assert_close(after[0, 0], vectors(tokens.rows[2][7]))
     torch.testing.assert_close(out[0, 1, 0], torch.tensor([0.0, 10]))
+
+
+def test_a_rejected_draft_leaves_the_tail_of_the_tokens_that_counted():
+    rows = {row[0]: numbers(row[1]) for row in _below(PAGE, "| | tail |")}
+    pool, weight = torch.tensor([[rows["before the step"]]]), torch.tensor([[1.0, 2, 4]])
+    x, slots, after = torch.tensor([[2.0], [4], [3], [7]]), torch.tensor([0]), []
+    ops = TorchStateOps(state_cache)
+
+    def compute(x: Tensor, batch: StateBatch) -> Tensor:
+        out = ops.short_conv(x, weight, None, pool, batch)
+        after.append(pool[0, 0].tolist())
+        return out
+
+    step = one_sequence(4, is_fresh=False)
+    state_cache.run_ahead(lambda: compute(x, step), pool, slots, slots)
+    assert pool[0, 0].tolist() == rows["put back"] == rows["before the step"]
+    lens, drafts, gained, slot = (np.array([number]) for number in (4, 3, 2, 0))
+    verified = Verified(lens, drafts, gained, slot, np.array([False]))
+    state_cache.settle([Kept(compute, [x])], verified, torch.from_numpy)
+    assert after == [rows["after the step"], rows["settled"]]
+    assert "computes the token 2 and the drafts 4, 3, 7." in _words(PAGE)
+
+
+def test_what_tokens_bring_is_far_smaller_than_states():
+    model = MODELS["qwen35_4b"]
+    tail = StateTensor((model["tail_channels"], model["tail"]), torch.bfloat16)
+    sides = (model["state_heads"], model["state_rows"], model["state_columns"])
+    layers = [(tail, StateTensor(sides, torch.float32))] * model["state_layers"]
+    assert slot_bytes(layers) == state_bytes(model)
+    brought = unsettled_bytes(layers, 1, 9) - unsettled_bytes(layers, 1, 8)
+    assert f"That is {brought / 1e6:.1f} MB a token in all layers" in _words(PAGE)
+    assert "five states of 51.5 MB" in _words(PAGE)
 
 
 def state_bytes(model: dict) -> int:

@@ -227,6 +227,11 @@ def test_state_cache_computes_less_and_answers_the_same() -> None:
     assert alone - kept == sum(int(pair[1]) for pair in spared)
     assert all(int(pair[1]) % 16 == 0 for pair in spared)
     assert found.cells("answers that are the same")[1] == "4 of 4"
+    steps = found.cells("steps of tutor-hybrid")
+    accepted, drafts = map(int, str(found.cells("drafts that were accepted")[1]).split(" of "))
+    assert 0 < accepted < drafts
+    assert steps[0] == int(steps[1]) + accepted
+    assert found.cells("the answer")[1] == "the same"
     # Tails of a convolution, 160 channels by 3, and matrices, 4 of 16 by 24, of three layers.
     state = 4 * 3 * (160 * 3 + 4 * 16 * 24)
     assert found.cells("bytes of a state, whatever the length")[1] == state

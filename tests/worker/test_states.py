@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from solutions import state_cache
 from solutions.cuda_graphs import GraphRunner, ToHost
 from solutions.paged_cache import KVPool
 from solutions.sampler import Sampler
@@ -96,6 +97,7 @@ def make_worker(**more: Any) -> StatefulWorker:
         CPU,
         state_ops=NaiveStateOps(),
         make_pool=StatePool,
+        rollback=state_cache,
         num_seats=NUM_SEATS,
         max_model_len=MAX_LEN,
         explain=lambda error: Fault(str(error)),

@@ -1,15 +1,15 @@
 """Which edition of a lab's contract a learner's package was generated from.
 
-Edition 1 is the first. A change that finished work must follow (a name, an argument, another region)
-makes the next one. The manifest holds today's edition, the first line of every stub the edition that it
-was generated from; no learner has a reason to change that line.
+Edition 1 is the first. A change that finished work must follow (a name, an argument, another region,
+a task more) makes the next one. The manifest holds today's edition, the first line of every stub the
+edition that it was generated from; no learner has a reason to change that line.
 """
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from yaie.curriculum.manifest import Lab
+from yaie.curriculum.manifest import Lab, Task
 from yaie.curriculum.progress import source_files
 
 HEADER = re.compile(
@@ -34,6 +34,18 @@ def is_older(lab: Lab, edition: int | None) -> bool:
     """Whether a package was generated before today's edition: `yaie lab upgrade` carries it over. One
     that does not say is taken for today's."""
     return edition is not None and edition < lab.edition
+
+
+def serves(lab: Lab, edition: int | None) -> bool:
+    """Whether the engine runs on a package of this edition: today's, or one since which tasks were added
+    and nothing else changed. For those the reference stands in."""
+    added = {task.since for task in lab.tasks}
+    return edition is None or added.issuperset(range(edition + 1, lab.edition + 1))
+
+
+def tasks_of(lab: Lab, edition: int | None) -> tuple[Task, ...]:
+    """The tasks that a package of this edition has."""
+    return tuple(task for task in lab.tasks if edition is None or task.since <= edition)
 
 
 def how_to_upgrade(lab: Lab, edition: int | None) -> str:

@@ -20,11 +20,13 @@ FULL_POINTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to write, passed or not as a whole. id: "4.2" is the second task of lab 4."""
+    """One thing to write, passed or not as a whole. id: "4.2" is the second task of lab 4. since: the
+    edition of its lab that added it."""
 
     id: str
     title: str
     points: int
+    since: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ def _lab(entry: dict[str, Any]) -> Lab:
     for name in ("edition", "suite"):
         number = getattr(lab, name)
         _require(isinstance(number, int) and number > 0, key, f"{name}: {number}")
+    sinces = {task.since for task in tasks}
+    _require(sinces <= set(range(1, lab.edition + 1)), key, f"adds tasks in editions {sinces}")
     _require(bool(lab.verify) and set(lab.verify) <= set(VERIFIERS), key, f"verify: {lab.verify}")
     return lab
 

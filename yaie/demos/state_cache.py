@@ -1,13 +1,18 @@
-"""Lab 22: prompts that share a prefix, on a hybrid: what a state takes, and what checkpoints spare."""
+"""Lab 22: prompts that share a prefix, on a hybrid: what a state takes, and what checkpoints spare; and
+drafts that are taken back where they are wrong."""
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from yaie.core.params import SamplingParams
 from yaie.demos.hybrid import tiny_hybrid
 from yaie.demos.runs import Run, ask, run
-from yaie.demos.shown import Shown, row, same
+from yaie.demos.shown import Shown, counted, row, same
+from yaie.demos.speculative import DRAFTS, QUESTION
+from yaie.demos.speculative import GREEDY as TO_ITS_END
 from yaie.demos.subject import Subject
+from yaie.models.hub import HYBRID
 from yaie.worker.sizing import block_bytes, slot_bytes
 
 SYSTEM = (
@@ -29,7 +34,7 @@ BLOCK = 16
 
 
 def show(subject: Subject) -> Shown:
-    """Four questions after one text, one after the other."""
+    """Four questions after one text, one after the other; and one that holds its own answer."""
     with tempfile.TemporaryDirectory(prefix="yaie-demo-") as folder:
         model = str(tiny_hybrid(Path(folder, "hybrid")))
         alone, _ = _answers(subject, model, prefix_caching=False, mine="none")
@@ -38,9 +43,16 @@ def show(subject: Subject) -> Shown:
     cached = [[one.cached_tokens[0] for one in runs] for runs in (alone, kept)]
     equal = [same(a.token_ids, b.token_ids) for a, b in zip(alone, kept, strict=True)]
     found = sum(cached[1])
+    plain = _drafted(subject, mine="none")
+    drafted = _drafted(subject, speculate="ngram", num_drafts=DRAFTS)
+    answer = same(plain.token_ids, drafted.token_ids)
+    drafts, accepted = (
+        int(drafted.stats[name]) for name in ("draft_tokens", "accepted_draft_tokens")
+    )
     return Shown(
-        "Four questions with the same text before them, to a tiny hybrid of random weights.",
-        ("no checkpoints", "with checkpoints"),
+        "Four questions with the same text before them, to a tiny hybrid of random weights, without "
+        "checkpoints and with them; one to tutor-hybrid, without drafts and with them.",
+        ("without", "with"),
         (
             row("tokens computed", computed, spared),
             *(
@@ -50,10 +62,21 @@ def show(subject: Subject) -> Shown:
             row("answers that are the same", "", f"{equal.count('the same')} of {len(QUESTIONS)}"),
             row("bytes of a state, whatever the length", "", sizes[0]),
             row(f"bytes of keys and values, {LONG:,} tokens", "", sizes[1]),
+            row("steps of tutor-hybrid", plain.num_steps, drafted.num_steps),
+            row("drafts that were accepted", "", f"{accepted} of {drafts}"),
+            row("the answer", "", answer),
         ),
         f"{found} tokens were not computed, as a state after them had been kept: {spared} in place of "
-        f"{computed}.",
+        f"{computed}. Drafts {drafts}, accepted {accepted}: {counted(drafted.num_steps, 'step')} in "
+        f"place of {plain.num_steps}, and {answer} answer.",
     )
+
+
+def _drafted(subject: Subject, mine: str | None = None, **settings: Any) -> Run:
+    """An answer of the embedded hybrid to a question that holds it."""
+    settings = {"backend": "torch", "num_blocks": 64, **settings}
+    with subject.engine(mine=mine, model=HYBRID, **settings) as engine:
+        return run(engine, [ask(engine, QUESTION)], TO_ITS_END)
 
 
 def _answers(

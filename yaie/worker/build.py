@@ -223,13 +223,14 @@ def _bare_worker(
     speculative = backend.parts["speculative"]
     kind: Callable[..., Worker] = Worker if adapter.shard.passing is None else StagedWorker
     if adapter.state_layers:
-        from yaie.backends.states import make_state_ops
+        from yaie.backends.states import make_state_ops, rollback_of
         from yaie.worker.states import StatefulWorker
 
         kind = partial(
             StatefulWorker,
             state_ops=make_state_ops(backend.name, backend.parts, model.device),
             make_pool=backend.parts["state_cache"].StatePool,
+            rollback=rollback_of(backend.parts),
             num_checkpoints=sizes.num_checkpoints,
             replays_drafts=config.speculate != "off",
         )

@@ -23,6 +23,7 @@ from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import Attend
 from yaie.core.contracts.graphs import GraphRunner
+from yaie.core.contracts.rollback import Rollback
 from yaie.core.contracts.states import StateBatch, StateOps, StatePool, StepStates
 from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.adapter import ModelAdapter
@@ -69,19 +70,21 @@ class StatefulWorker(Worker):
         *parts: Any,
         state_ops: StateOps,
         make_pool: Callable[..., StatePool],
+        rollback: Rollback,
         num_checkpoints: int = 0,
         replays_drafts: bool = False,
         **settings: Any,
     ) -> None:
         """state_ops: what computes the layers with a state. make_pool: the pool of lab 22.
-        num_checkpoints: slots behind those of the seats. replays_drafts: whether padded steps are made
-        for drafts, too.
+        rollback: its functions for sequences with drafts. num_checkpoints: slots behind those of the
+        seats. replays_drafts: whether padded steps are made for drafts, too.
 
         has_drafts: [seats] bool, in a step that is replayed. replayed: which size of step with chunks
         was the last one, as its machine counts them. Both are on the device, where a replay finds them.
         """
         super().__init__(adapter, *parts, **settings)
         self._ops = state_ops
+        self.rollback = rollback
         tables = self.batch.tables
         seats = torch.arange(len(tables), dtype=tables.dtype, device=tables.device)
         self.batch.tables = torch.cat([tables, seats[:, None]], dim=1)
@@ -104,7 +107,7 @@ class StatefulWorker(Worker):
         token_ids, batch = lay_out(step, self.batch, self.pool)
         states = self.step_states(self._state_batch(step, batch))
         if len(step.drafts):
-            self._unsettled = UnsettledStep(self._ops, step, states.batch)
+            self._unsettled = UnsettledStep(self._ops, self.rollback, step, states.batch)
             states = replace(states, ops=self._unsettled)
         attend = attend_through(self.attention, self.attention.plan(batch))
         self.before_forward()
@@ -225,5 +228,7 @@ class StatefulMachine(PaddedMachine):
         slots = states.batch.slots
         has_drafts = self.worker.has_drafts.index_select(0, slots)
         back = torch.where(has_drafts, slots, self.nobody)
-        ops = self.unsettled[number] = UnsettledChunks(states.ops, states.batch, back, num_decodes)
+        ops = self.unsettled[number] = UnsettledChunks(
+            states.ops, self.worker.rollback, states.batch, back, num_decodes
+        )
         return replace(states, ops=ops)

@@ -7,35 +7,38 @@ numbers are kept from the forward pass, and not the states behind each of them:
     settled         compute once more, from those numbers, with the tokens alone that count
 
 Projections, attention and feed-forward layers are computed once. Until then a state is the one before
-the step, whatever becomes of that.
+the step, whatever becomes of that. Lab 22's part puts states back, and computes them once more.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from yaie.core.contracts.rollback import Kept, Rollback, Verified
 from yaie.core.contracts.states import StateBatch, StateOps
 from yaie.core.step import StepInput
 from yaie.worker.transfer import on_device
 
 Compute = Callable[..., Tensor]
-Longs = NDArray[np.int64]
 
 
 class UnsettledStates(ABC):
     """See `StateOps`, for the layers of one step."""
 
-    def __init__(self, ops: StateOps, slots: Tensor, back: Tensor) -> None:
-        """slots: [m] int64, whose states are kept from before the step, and put to the slots `back`."""
+    def __init__(self, ops: StateOps, rollback: Rollback, slots: Tensor, back: Tensor) -> None:
+        """slots: [m] int64, whose states from before the step are put to the slots `back`. rollback: the
+        part of lab 22."""
         self.delta_inputs, self.gated_norm = ops.delta_inputs, ops.gated_norm
         self.sigmoid_gate = ops.sigmoid_gate
         self._ops = ops
+        self._rollback = rollback
         self._slots = slots
         self._back = back
-        self._kept: list[tuple[Compute, list[Tensor]]] = []
+        self._kept: list[Kept] = []
 
     @abstractmethod
     def _rows(self, one: Tensor) -> Tensor:
@@ -100,48 +103,40 @@ class UnsettledStates(ABC):
 
     def _both(self, compute: Compute, pool: Tensor, batch: StateBatch, *tokens: Tensor) -> Tensor:
         """Compute for now, and keep what computes it again."""
-        before = pool.index_select(0, self._slots)
-        out = compute(*tokens, batch)
-        pool.index_copy_(0, self._back, before)
-        self._kept.append((compute, [self._rows(one) for one in tokens]))
+        now = partial(compute, *tokens, batch)
+        out = self._rollback.run_ahead(now, pool, self._slots, self._back)
+        self._kept.append(Kept(compute, [self._rows(one) for one in tokens]))
         return out
 
     def settle(self, step: StepInput, gained: Sequence[Sequence[int]]) -> None:
         """gained: what each row of the step that samples has drawn. One with drafts that has drawn
         nothing has failed, and its state stays as it was."""
-        drafted = np.flatnonzero(step.num_drafts)
-        places = (np.cumsum(step.samples) - 1)[drafted].tolist()
-        counts = np.array([len(gained[place]) for place in places])
-        rows, counts = drafted[counts > 0], counts[counts > 0]
-        if not len(rows):
-            return
-        lens = np.where(self._are_kept(step), step.num_tokens, 0).astype(np.int64)
-        begins = (np.cumsum(lens) - lens)[rows]
-        # The token that was gained last has not been computed.
-        held = lens[rows] - step.num_drafts[rows] + counts - 1
-        device = self._slots.device
-        tokens = on_device(_runs(begins, held), device)
-        batch = StateBatch(
-            lens=held.tolist(),
-            starts=on_device(np.concatenate(([0], np.cumsum(held))).astype(np.int32), device),
-            slots=on_device(step.seats[rows].astype(np.int64), device),
-            is_fresh=on_device(step.starts[rows] == 0, device),
+        num_gained = np.zeros(len(step.seats), np.int64)
+        num_gained[step.samples] = [len(tokens) for tokens in gained]
+        rows = np.flatnonzero(self._are_kept(step))
+        verified = Verified(
+            lens=step.num_tokens[rows].astype(np.int64),
+            num_drafts=step.num_drafts[rows].astype(np.int64),
+            num_gained=num_gained[rows],
+            slots=step.seats[rows].astype(np.int64),
+            is_fresh=step.starts[rows] == 0,
         )
-        for compute, kept in self._kept:
-            compute(*(one.index_select(0, tokens) for one in kept), batch)
+        upload = partial(on_device, device=self._slots.device)
+        self._rollback.settle(self._kept, verified, upload)
 
 
 class UnsettledStep(UnsettledStates):
     """Of a step that is launched as it is: of the sequences with drafts alone."""
 
-    def __init__(self, ops: StateOps, step: StepInput, batch: StateBatch) -> None:
+    def __init__(
+        self, ops: StateOps, rollback: Rollback, step: StepInput, batch: StateBatch
+    ) -> None:
         """batch: the step's."""
-        drafted, device = np.flatnonzero(step.num_drafts), batch.slots.device
-        slots = batch.slots.index_select(0, on_device(drafted, device))
-        super().__init__(ops, slots, slots)
-        lens = step.num_tokens[drafted].astype(np.int64)
-        ends = np.cumsum(step.num_tokens, dtype=np.int64)[drafted]
-        self._tokens = on_device(_runs(ends - lens, lens), device)
+        drafted, device = self._are_kept(step), batch.slots.device
+        slots = batch.slots.index_select(0, on_device(np.flatnonzero(drafted), device))
+        super().__init__(ops, rollback, slots, slots)
+        tokens = np.flatnonzero(np.repeat(drafted, step.num_tokens))
+        self._tokens = on_device(tokens, device)
 
     def _rows(self, one: Tensor) -> Tensor:
         return one.index_select(0, self._tokens)
@@ -153,10 +148,12 @@ class UnsettledStep(UnsettledStates):
 class UnsettledChunks(UnsettledStates):
     """Of a step that may be replayed: of all chunks, where they lie, until the next replay."""
 
-    def __init__(self, ops: StateOps, batch: StateBatch, back: Tensor, num_decodes: int) -> None:
+    def __init__(
+        self, ops: StateOps, rollback: Rollback, batch: StateBatch, back: Tensor, num_decodes: int
+    ) -> None:
         """back: [n] the slots of sequences with drafts, and for others the slot of padding. num_decodes:
         rows and sequences before the chunks."""
-        super().__init__(ops, batch.slots[num_decodes:], back[num_decodes:])
+        super().__init__(ops, rollback, batch.slots[num_decodes:], back[num_decodes:])
         self._num_decodes = num_decodes
 
     def _rows(self, one: Tensor) -> Tensor:
@@ -165,10 +162,3 @@ class UnsettledChunks(UnsettledStates):
     def _are_kept(self, step: StepInput) -> NDArray[np.bool_]:
         kept: NDArray[np.bool_] = np.arange(len(step.seats)) >= step.num_decodes
         return kept
-
-
-def _runs(begins: Longs, lens: Longs) -> Longs:
-    """The numbers from each of `begins` on, as many as `lens` says, behind each other."""
-    ends = np.cumsum(lens)
-    numbers: Longs = np.arange(ends[-1]) + np.repeat(begins - (ends - lens), lens)
-    return numbers

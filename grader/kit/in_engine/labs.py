@@ -9,6 +9,7 @@ from grader.kit.in_engine.runs import GREEDY, LONG, PROMPTS, Trial, expect_the_s
 from grader.kit.in_engine.shallow import rounded_tutor, shallow_tutor
 from yaie.core.params import Constraint, SamplingParams
 from yaie.demos.hybrid import tiny_hybrid
+from yaie.models.hub import HYBRID
 
 TORCH = {"backend": "torch", "num_blocks": 64, "overlap": "off"}
 TIGHT = TORCH | {"num_blocks": 8, "token_budget": 24, "max_num_seqs": 3}
@@ -92,6 +93,8 @@ def expect_the_engine_runs_on(part: ModuleType, lab: str) -> None:
             deep = tiny_hybrid(Path(folder, "deep"), vocab=VOCAB)
             tight = TIGHT | {"num_blocks": 64, "token_budget": 48, "model": str(deep)}
             expect_the_same_tokens(lab, Trial(tight, BRANCHES, (GREEDY,)))
+            drafted = PLAIN["speculative"].settings | {"model": HYBRID}
+            expect_the_same_tokens(lab, Trial(drafted, (REPEATS,), (MORE,), rounds=1))
             settings = TORCH | {"model": str(tiny_hybrid(Path(folder, "flat"), "da", VOCAB))}
             kernels = settings | {"backend": "triton"}
             expect_the_same_tokens(

@@ -1,5 +1,6 @@
 """A model that keeps states forgets drafts that were wrong: its tokens are those without any."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from tests.learner import faults_of, hand_in
 from tests.marks import nightly_but
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
+from yaie.backends import states
 from yaie.core.request import FinishReason, Request
 from yaie.core.step import StepInput
 from yaie.engine import build
@@ -242,12 +244,57 @@ def test_a_draft_model_that_is_mostly_wrong(
     assert_empty(engine)
 
 
+NOTED = """
+
+calls = []
+_run_ahead, _settle = run_ahead, settle
+
+
+def run_ahead(*given):
+    calls.append("run_ahead")
+    return _run_ahead(*given)
+
+
+def settle(*given):
+    calls.append("settle")
+    _settle(*given)
+"""
+
+
 @of_one
 @pytest.mark.usefixtures("guesses")
-def test_a_learners_part_that_fails_when_drafts_are_settled_is_told(
-    case: Case, labs: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_learners_part_takes_drafts_back(case: Case, labs: Path) -> None:
+    hand_in(labs, "state_cache", NOTED)
+    engine = case.engine(mine="state_cache", **DRAFTS)
+    assert outputs(run(engine, case.prompts[:6])) == case.expected[:6]
+    calls = sys.modules["labs.state_cache"].calls
+    assert 0 < calls.count("settle") < calls.count("run_ahead")
+    engine.close()
+
+
+@of_one
+@pytest.mark.usefixtures("guesses")
+def test_a_part_that_takes_none_back_has_the_reference_beside_it(
+    case: Case, labs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hand_in(labs, "state_cache", FAULTY.format(name="short_conv"))
+    hand_in(labs, "state_cache", "\n\ndel run_ahead, settle\n")
+    states._say_that_it_lacks.cache_clear()
+    with caplog.at_level("WARNING", logger=states.__name__):
+        engine = case.engine(mine="state_cache", **DRAFTS)
+    assert [line for line in caplog.messages if "takes no drafts back" in line] == caplog.messages
+    assert len(caplog.messages) == 1
+    assert outputs(run(engine, case.prompts[:6])) == case.expected[:6]
+    expect_some_right(engine)
+    engine.close()
+
+
+@of_one
+@pytest.mark.usefixtures("guesses")
+@pytest.mark.parametrize("name", ["short_conv", "settle"])
+def test_a_learners_part_that_fails_when_drafts_are_settled_is_told(
+    case: Case, labs: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    hand_in(labs, "state_cache", FAULTY.format(name=name))
     engine = case.engine(mine="state_cache", **DRAFTS)
     assert outputs(run(engine, case.prompts[:8])) == case.expected[:8]
     assert engine.stats()["accepted_draft_tokens"] > 0

@@ -98,7 +98,9 @@ def test_a_helper_that_is_not_written_is_not_carried_over_and_what_is_written_is
     assert "return 7" in begun
 
 
-@pytest.mark.parametrize("key", ["triton_paged_attention", "cuda_graphs", "tensor_parallel"])
+@pytest.mark.parametrize(
+    "key", ["triton_paged_attention", "cuda_graphs", "tensor_parallel", "state_cache"]
+)
 def test_the_stubs_of_the_edition_before_become_todays(key):
     lab = load_curriculum()[key]
     now = stubs_of_today(lab)
