@@ -74,7 +74,6 @@ _OWN: dict[str, dict[str, Any]] = {
         "num_local_experts": 0,
         "mamba_n_heads": 8,
         "mamba_d_head": HEAD,
-        "position_embedding_type": "rope",
     },
     "laguna": {"num_attention_heads_per_layer": [HEADS] * LAYERS},
     "hunyuan_v1_dense": {"head_dim": HEAD, "rope_parameters": _ROPE},
