@@ -50,8 +50,8 @@ class Gemma2Adapter(LlamaAdapter):
     def handles(cls, config: Any) -> bool:
         caps = (config.attn_logit_softcapping, config.final_logit_softcapping)
         return (
-            config.hidden_activation == "gelu_pytorch_tanh"
-            and {*config.layer_types} <= KINDS
+            {*config.layer_types} <= KINDS
+            and config.hidden_activation == "gelu_pytorch_tanh"
             and not getattr(config, "use_bidirectional_attention", False)
             and config.query_pre_attn_scalar > 0
             and all(cap is None or cap > 0 for cap in caps)

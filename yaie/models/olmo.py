@@ -87,4 +87,5 @@ class OlmoAdapter(LlamaAdapter):
 
 def _kinds(config: Any) -> list[str]:
     """Of the layers; OLMo 2 does not tell them apart."""
-    return getattr(config, "layer_types", None) or []
+    kinds: list[str] = getattr(config, "layer_types", None) or []
+    return kinds

@@ -46,7 +46,7 @@ def _inverse_frequencies(
     """([rotary_dim / 2] float32, factor on cos and sin)."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    parameters, more = config.rope_parameters, {}
+    parameters, more = config.rope_parameters, dict[str, Any]()
     if kind is not None:
         parameters, more = parameters[kind], {"layer_type": kind}
     rope_type = parameters["rope_type"]
