@@ -103,7 +103,7 @@ def test_cuda_on_the_cpu_gives_the_tokens_of_pytorch(plain: list[list[int]]) -> 
 def test_windows_softcap_and_sinks_of_transformers_models(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through the generic adapter, whose queries and keys lie in memory as transformers likes it."""
+    """gpt-oss by the generic adapter, whose queries and keys lie in memory as transformers likes it."""
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("needs a C++ compiler")
     monkeypatch.setattr("yaie.backends.attention_plan.GATHER_FROM", 4)

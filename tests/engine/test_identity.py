@@ -18,12 +18,13 @@ ALONE = 16
 """Each length at least once: one at a time, more prompts take long and show nothing else."""
 FAMILIES = (
     "llama llama3-rope llama-yarn mistral qwen2 qwen3 gpt2 "
-    "gemma2 gemma3 phi3 opt gpt_neox olmo2 gpt_oss granite4 moe-qwen2"
+    "gemma2 gemma3 gemma3-linear olmo2 olmo3 granite granite4-rope "
+    "phi3 opt gpt_neox gpt_oss granite4 moe-qwen2"
 ).split()
 ALL = ("tutor", *FAMILIES)
-# Rotary and learned positions; windows, in a model of transformers' own.
+# Rotary and learned positions; windows in some layers; a model of transformers' own.
 of_each_kind = pytest.mark.parametrize(
-    "case", nightly_but(("llama", "gpt2", "gemma3"), ALL), indirect=True, scope="module"
+    "case", nightly_but(("llama", "gpt2", "gemma3", "phi3"), ALL), indirect=True, scope="module"
 )
 of_every_family = pytest.mark.parametrize(
     "case",

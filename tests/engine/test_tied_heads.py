@@ -34,7 +34,7 @@ def damaged(family: str, folder: Path, mode: str) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["another", "equal", "alone"])
-@pytest.mark.parametrize("family", ["llama-tied", "qwen3", "gpt2", "gemma2"])
+@pytest.mark.parametrize("family", ["llama-tied", "qwen3", "gpt2", "gemma2", "cohere"])
 def test_heads_are_tied_as_transformers_ties_them(family: str, mode: str, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 

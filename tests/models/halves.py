@@ -255,7 +255,9 @@ HALVES: dict[str, Callable[[], Any]] = {
 }
 """Made by the configurations of published checkpoints, with other numbers."""
 
-BY_HAND = {"mistral3", "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "smolvlm", "idefics3", "llava"}
+BY_HAND = {
+    "gemma3-image", "mistral3", "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "smolvlm", "idefics3", "llava",
+}  # fmt: skip
 """Those whose decoder has an adapter here."""
 
 

@@ -256,7 +256,7 @@ def test_quantised_weights_are_refused_by_method(llama: Path) -> None:
         load(llama)
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("family", ["llama", "cohere"])
 def test_weights_that_do_not_fit_are_named(
     family: str, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
@@ -315,7 +315,7 @@ def test_progress_is_shown_on_stderr_only_if_wanted(
 def test_generic_loading_is_silent(
     checkpoint: Checkpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = checkpoint("gemma2")
+    folder = checkpoint("cohere")
     capsys.readouterr()
     load(folder)
     assert capsys.readouterr() == ("", "")

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import solutions.quantization as part
+from tests.marks import nightly_but
 from tests.models.plain_ops import PlainOps
 from tests.models.test_adapters import logits_in_two_chunks, random_sequences
 from yaie.core.config import EngineConfig
@@ -24,6 +25,7 @@ from yaie.models.rounding import Recipe, round_model, windows
 Checkpoint = Callable[[str], Path]
 PRODUCTS = PackedGemm(part.Int8().product, part.Int4().product)
 LENGTHS = (1, 17, 40)
+OFTEN = ("llama", "llama-biases", "mistral", "qwen2", "qwen3", "gemma3", "granite4-rope")
 
 
 def load(folder: Path) -> LoadedModel:
@@ -55,7 +57,7 @@ def rounded(source: Path, target: Path, recipe: Recipe) -> Any:
 
 
 @pytest.mark.parametrize(("bits", "symmetric"), [(4, True), (4, False), (8, True)])
-@pytest.mark.parametrize("family", ["llama", "llama-biases", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", nightly_but(OFTEN, [*OFTEN, "gemma2", "olmo3", "granite"]))
 def test_a_written_checkpoint_gives_the_logits_of_its_codes(
     checkpoint: Checkpoint, tmp_path: Path, family: str, bits: int, symmetric: bool
 ) -> None:

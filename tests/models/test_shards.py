@@ -25,7 +25,8 @@ from yaie.models.shard import Shard
 Checkpoint = Callable[[str], Path]
 LENGTHS = (1, 17, 33)
 FAMILIES = (
-    "llama", "llama-tied", "llama-biases", "mistral", "qwen2", "qwen3", "gpt2", "gpt2-scaled"
+    "llama", "llama-tied", "llama-biases", "mistral", "qwen2", "qwen3", "gpt2", "gpt2-scaled",
+    "gemma2", "gemma3-linear", "granite-wide",
 )  # fmt: skip
 NEAR = {"atol": 2e-4, "rtol": 1e-4}
 
@@ -62,7 +63,10 @@ def test_every_ranks_logits_are_those_of_one_rank(
 
 
 @pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("family", ["llama", "llama-tied", "qwen2", "qwen3", "gpt2-scaled"])
+@pytest.mark.parametrize(
+    "family",
+    ["llama", "llama-tied", "qwen2", "qwen3", "gpt2-scaled", "gemma3-linear", "granite-wide"],
+)
 def test_stages_pass_on_what_the_next_one_needs(
     checkpoint: Checkpoint, family: str, size: int
 ) -> None:
@@ -193,7 +197,7 @@ def test_a_layout_says_what_it_holds_and_what_the_checkpoint_has() -> None:
         ("llama", {"tensor_parallel": 3}, "3 does not divide the 4 attention heads"),
         ("llama", {"tensor_parallel": 8}, "choose one of 1, 2, 4"),
         ("llama", {"pipeline_parallel": 3}, "3 is more than the 2 layers .* at most 2"),
-        ("gemma2", {"tensor_parallel": 2}, "Gemma2ForCausalLM runs on one rank as yet"),
+        ("phi3", {"tensor_parallel": 2}, "Phi3ForCausalLM runs on one rank as yet"),
         ("olmo2", {"pipeline_parallel": 2}, "leave out tensor_parallel and pipeline_parallel"),
     ],
 )

@@ -182,15 +182,16 @@ def test_a_template_of_the_processor_is_the_tokenizers(half: Half, tmp_path: Pat
 
 
 @pytest.mark.nightly
-def test_a_prompt_that_sees_its_end_is_refused(tmp_path: Path) -> None:
-    """PaliGemma: a prompt's tokens see each other both ways."""
+@pytest.mark.parametrize("decoder", ["gemma", "gemma2"])
+def test_a_prompt_that_sees_its_end_is_refused(decoder: str, tmp_path: Path) -> None:
+    """PaliGemma, first and second: a prompt's tokens see each other both ways."""
     from transformers import AutoModelForMultimodalLM, PaliGemmaConfig
 
     from tests.models.halves import _TEXT, _TOWER
     from tests.models.tiny import VOCAB, tiny_tokenizer
 
     config = PaliGemmaConfig(
-        text_config={**_TEXT, "model_type": "gemma"},
+        text_config={**_TEXT, "model_type": decoder},
         vision_config={**_TOWER, "model_type": "siglip_vision_model", "projection_dim": 64},
         image_token_index=VOCAB,
     )

@@ -179,6 +179,23 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         query_pre_attn_scalar=16,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
     ),
+    "gemma3-linear": _of(  # five layers with a window to one without, one key head, as in the 1B
+        "Gemma3TextConfig",
+        _LLAMA,
+        num_hidden_layers=6,
+        num_key_value_heads=1,
+        head_dim=32,
+        sliding_window=24,
+        query_pre_attn_scalar=21,
+        attn_logit_softcapping=5.0,  # which transformers does not read
+        final_logit_softcapping=30.0,
+        attention_bias=True,
+        tie_word_embeddings=False,
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        },
+    ),
     "phi3": _of("Phi3Config", _LLAMA, sliding_window=24),
     "phi3-longrope": _of(
         "Phi3Config",
@@ -198,6 +215,23 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     ),
     "gpt_neox": _of("GPTNeoXConfig", _FLAT),
     "olmo2": _of("Olmo2Config", _LLAMA),
+    "olmo2-flat": _of("Olmo2Config", _FLAT, attention_bias=True, tie_word_embeddings=True),
+    "olmo3": _of(
+        "Olmo3Config",
+        _LLAMA,
+        num_hidden_layers=4,
+        sliding_window=24,
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500000.0},
+            "full_attention": {
+                "rope_type": "yarn",
+                "rope_theta": 500000.0,
+                "factor": 8.0,
+                "original_max_position_embeddings": CONTEXT // 8,
+                "attention_factor": 1.2,
+            },
+        },
+    ),
     "stablelm": _of("StableLmConfig", _LLAMA),
     "cohere": _of("CohereConfig", _LLAMA, logit_scale=0.25),
     "granite": _of(
@@ -207,6 +241,17 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         residual_multiplier=0.7,
         embedding_multiplier=3.0,
         logits_scaling=2.0,
+    ),
+    "granite-wide": _of(  # numbers of Granite 3, biases, a tied head
+        "GraniteConfig",
+        _FLAT,
+        attention_multiplier=0.0625,
+        residual_multiplier=0.22,
+        embedding_multiplier=12.0,
+        logits_scaling=8.0,
+        attention_bias=True,
+        mlp_bias=True,
+        tie_word_embeddings=True,
     ),
     "gpt_oss": _of("GptOssConfig", _LLAMA, **_GPT_OSS),
     "gpt_oss_even": _of("GptOssConfig", _LLAMA, **_GPT_OSS, intermediate_size=96),
@@ -257,13 +302,19 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "rwkv": _of("RwkvConfig", hidden_size=64, num_hidden_layers=2, attention_hidden_size=64),
 }
 
-_BY_HAND = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
+_BY_HAND = (
+    "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "olmo", "granite",
+)  # fmt: skip
+_IN_PART = ("granite4",)
+"""Of these families, but not as any published model is: without positions."""
 STATEFUL = [name for name in FAMILIES if name.startswith(("lfm2", "qwen3_5", "granite4-h"))]
 """By hand; the generic adapter has no place for a state."""
 AMPLIFIED = {"qwen3_5": 2e-3}
 """What rounding in float32 comes to in logits, where it is more than 1e-4: transformers' are as far from
 those in float64, because what a matrix of the delta rule holds is read and written over and over."""
-HAND_WRITTEN = [name for name in FAMILIES if name.startswith(_BY_HAND) and name not in STATEFUL]
+HAND_WRITTEN = [
+    name for name in FAMILIES if name.startswith(_BY_HAND) and name not in (*STATEFUL, *_IN_PART)
+]
 REFUSED = ["bloom", "mamba", "rwkv"]
 GENERIC = [
     name

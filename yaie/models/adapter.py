@@ -298,14 +298,16 @@ def check_weights(
         )
 
 
-_REGISTRY: dict[str, type[ModelAdapter]] = {}
+_REGISTRY: dict[str, list[type[ModelAdapter]]] = {}
 
 
 def register(*architectures: str) -> Callable[[type[ModelAdapter]], type[ModelAdapter]]:
-    """Class decorator: this adapter serves checkpoints of these architectures."""
+    """Class decorator: this adapter serves checkpoints of these architectures, before those that were
+    registered for them earlier."""
 
     def add(adapter: type[ModelAdapter]) -> type[ModelAdapter]:
-        _REGISTRY.update(dict.fromkeys(architectures, adapter))
+        for name in architectures:
+            _REGISTRY.setdefault(name, []).insert(0, adapter)
         return adapter
 
     return add
@@ -313,5 +315,5 @@ def register(*architectures: str) -> Callable[[type[ModelAdapter]], type[ModelAd
 
 def registered_adapter(architecture: str, config: Any) -> type[ModelAdapter] | None:
     """The hand-written adapter for an architecture, if there is one that handles this config."""
-    adapter = _REGISTRY.get(architecture)
-    return adapter if adapter is not None and adapter.handles(config) else None
+    adapters = _REGISTRY.get(architecture, ())
+    return next((adapter for adapter in adapters if adapter.handles(config)), None)

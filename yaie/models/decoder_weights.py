@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,13 +11,16 @@ from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import TransformerOps
 from yaie.core.gemm import FusedGemm, PlainWeight
 from yaie.models.adapter import ModelAdapter, of_other_layers, widest
-from yaie.models.layout import Cut, Destination, held, stacked, whole
+from yaie.models.layout import Cut, Destination, Width, held, stacked, whole
 from yaie.models.linear import SummedLinear
-from yaie.models.rope import rope_tables
+from yaie.models.rope import rope_tables, rotation_kind
 from yaie.models.schemes import Packing, Scheme
 from yaie.models.schemes.cutting import Cuts
 from yaie.models.stated import Stated
 from yaie.models.whole import Whole
+
+KINDS = {"sliding_attention", "full_attention"}
+"""Of layers, where `layer_types` tells those with a window apart."""
 
 
 class Biases(NamedTuple):
@@ -39,7 +42,7 @@ class PlainGemm(NamedTuple):
 
 @dataclass(slots=True)
 class DecoderLayer:
-    """The weights of one layer: norms [hidden], and four products."""
+    """The weights of one layer: norms [hidden], and four products. tables: cos and sin of rotations."""
 
     attention_norm: Tensor
     qkv: Scheme
@@ -48,6 +51,7 @@ class DecoderLayer:
     gate_up: Scheme
     down: Scheme | SummedLinear
     attention: AttentionSpec
+    tables: tuple[Tensor, Tensor]
 
     @property
     def plain(self) -> PlainGemm | None:
@@ -56,26 +60,36 @@ class DecoderLayer:
         found = [weight for weight in weights if weight is not None]
         return PlainGemm(*found) if len(found) == len(weights) else None
 
-    def destinations(self) -> dict[str, Destination]:
+    def destinations(
+        self,
+        gate_up: Sequence[str] = ("mlp.gate_proj", "mlp.up_proj"),
+        down: str = "mlp.down_proj",
+    ) -> dict[str, Destination]:
         """By name within the layer."""
         return {
             "input_layernorm.weight": Destination(self.attention_norm),
             "post_attention_layernorm.weight": Destination(self.mlp_norm),
             **self.qkv.destinations("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
             **self.output.destinations("self_attn.o_proj"),
-            **self.gate_up.destinations("mlp.gate_proj", "mlp.up_proj"),
-            **self.down.destinations("mlp.down_proj"),
+            **self.gate_up.destinations(*gate_up),
+            **self.down.destinations(down),
         }
 
 
 class DecoderWeights(ModelAdapter):
-    """What a rank holds, from which tensors. Subclasses say where they differ: `biases`, `window`."""
+    """What a rank holds, from which tensors. Subclasses say where they differ: `biases`, `window`,
+    `attention`, `gate_up_names`, `fuses`."""
 
     checkpoint_prefix = "model."
     takes_packed = True
     takes_shards = True
     tied_tensors = ("embed_tokens.weight", "lm_head.weight")
     ignored_tensors: tuple[str, ...] = ("rotary_emb.inv_freq",)
+    gate_up_names: ClassVar[tuple[str, ...]] = ("mlp.gate_proj", "mlp.up_proj")
+    """What a checkpoint calls these products of a layer: two, or one that is stored as both."""
+    down_name: ClassVar[str] = "mlp.down_proj"
+    fuses: ClassVar[bool] = True
+    """Whether its layers may be computed by the products of `FusedGemm`."""
 
     def __init__(
         self,
@@ -99,7 +113,7 @@ class DecoderWeights(ModelAdapter):
         self.kv_layers = [kind] * len(self.held_layers)
         self.widest_window = widest(map(self.window, range(config.num_hidden_layers)))
         self.eps = config.rms_norm_eps
-        self.cos, self.sin = rope_tables(config, max_length, device)
+        self._tables: dict[str | None, tuple[Tensor, Tensor]] = {}
         self.vocab = shard.vocab(config.vocab_size)
         is_tied = config.tie_word_embeddings
         if shard.is_first or (shard.is_last and is_tied):
@@ -119,7 +133,7 @@ class DecoderWeights(ModelAdapter):
 
     @classmethod
     def cuts(cls, config: Any, size: int) -> Cuts:
-        heads, inner = config.num_attention_heads, config.intermediate_size // size
+        heads, inner = config.num_attention_heads, cls.inner_features(config) // size
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
         query = heads // size * head_dim
         key = max(1, config.num_key_value_heads // size) * head_dim
@@ -163,24 +177,36 @@ class DecoderWeights(ModelAdapter):
         """How many keys a query of this layer sees, itself included; None for all."""
         return None
 
+    def attention(self, layer: int) -> AttentionSpec:
+        """What kind of attention this layer wants."""
+        return AttentionSpec(scale=self.head_dim**-0.5, window=self.window(layer))
+
+    def tables(self, layer: int) -> tuple[Tensor, Tensor]:
+        """cos and sin of this layer's rotation, one pair for all layers that turn alike."""
+        kind = rotation_kind(self.config, layer)
+        if kind not in self._tables:
+            made = rope_tables(self.config, self.max_length, self.device, kind=kind)
+            self._tables[kind] = made
+        return self._tables[kind]
+
     def decoder_layer(self, index: int) -> DecoderLayer:
         """Layer `index` of the model, whose weights are not there yet."""
         config, shard = self.config, self.shard
-        hidden, intermediate = config.hidden_size, shard.width(config.intermediate_size)
+        hidden, inner = config.hidden_size, shard.width(self.inner_features(config))
         query = shard.features(self.heads, self.head_dim, config.num_attention_heads)
         key = shard.features(self.kv_heads, self.head_dim, config.num_key_value_heads)
         biases = self.biases()
+        gate_up: list[Width] = [inner, inner] if len(self.gate_up_names) == 2 else [2 * held(inner)]
         # ANCHOR: products
         return DecoderLayer(
             attention_norm=self.empty(hidden),
             qkv=self.layer_linear(stacked(hidden, [query, key, key], bias=biases.qkv)),
             output=self.summed_linear(whole(query, hidden, bias=biases.output)),
             mlp_norm=self.empty(hidden),
-            gate_up=self.layer_linear(
-                stacked(hidden, [intermediate, intermediate], bias=biases.mlp)
-            ),
-            down=self.summed_linear(whole(intermediate, hidden, bias=biases.mlp)),
-            attention=AttentionSpec(scale=self.head_dim**-0.5, window=self.window(index)),
+            gate_up=self.layer_linear(stacked(hidden, gate_up, bias=biases.mlp)),
+            down=self.summed_linear(whole(inner, hidden, bias=biases.mlp)),
+            attention=self.attention(index),
+            tables=self.tables(index),
         )
         # ANCHOR_END: products
 
@@ -191,7 +217,7 @@ class DecoderWeights(ModelAdapter):
             cut = self.vocab if isinstance(self.vocab, Cut) else None
             places["embed_tokens.weight"] = Destination(self.embedding, cuts=(cut, None))
         for index, layer in zip(self.held_layers, self.layers, strict=True):
-            for name, place in layer.destinations().items():
+            for name, place in layer.destinations(self.gate_up_names, self.down_name).items():
                 places[f"layers.{index}.{name}"] = place
         if shard.is_last:
             places["norm.weight"] = Destination(self.norm)
@@ -209,4 +235,11 @@ class DecoderWeights(ModelAdapter):
             self.head = self.tied_head(self.embedding)
         plain = [layer.plain for layer in self.layers]
         found = [products for products in plain if products is not None]
-        self.plain = found if len(found) == len(plain) else None
+        self.plain = found if self.fuses and len(found) == len(plain) else None
+
+
+def sliding_window(config: Any, layer: int) -> int | None:
+    """The window of a layer, in a model whose `layer_types` say which layers have one."""
+    is_sliding = config.layer_types[layer] == "sliding_attention"
+    window: int | None = (config.sliding_window or None) if is_sliding else None
+    return window

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -16,7 +15,7 @@ from yaie.core.contracts.states import StateLayerSpec, StateTensor, StepStates
 from yaie.core.gemm import FusedGemm
 from yaie.models.adapter import ModelAdapter
 from yaie.models.decoder_weights import PlainGemm
-from yaie.models.layout import Destination, stacked, whole
+from yaie.models.layout import Destination, plus_one, stacked, whole
 from yaie.models.schemes import Scheme
 from yaie.models.stated import Stated
 
@@ -182,7 +181,7 @@ class HybridAdapter(ModelAdapter):
 
     def norm_place(self, weight: Tensor) -> Destination:
         """Of a norm's weight."""
-        return Destination(weight, filled=partial(_add_one, weight) if self.adds_one else None)
+        return plus_one(weight) if self.adds_one else Destination(weight)
 
     def destinations(self) -> dict[str, Destination]:
         names = self.names
@@ -331,7 +330,3 @@ def _first(config: Any, *, attends: bool) -> int:
 
 def _eps(config: Any) -> float:
     return float(config.norm_eps if hasattr(config, "norm_eps") else config.rms_norm_eps)
-
-
-def _add_one(weight: Tensor) -> None:
-    weight += 1

@@ -109,6 +109,15 @@ class Destination:
         return runs
 
 
+def plus_one(weight: Tensor) -> Destination:
+    """Of a norm that multiplies by 1 + its weight: what is held is the sum, in the model's dtype."""
+
+    def add() -> None:
+        weight.add_(1)
+
+    return Destination(weight, filled=add)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Which tensors of a checkpoint the weight [sum(sizes), in_features] of a product holds.

@@ -48,7 +48,7 @@ class LlamaAdapter(DecoderWeights):
             part.unflatten(1, (-1, self.head_dim))
             for part in qkv.split(layer.qkv.layout.sizes, dim=1)
         )
-        rotation = Rotation(self.ops.rope, positions, self.cos, self.sin, self.head_norms(index))
+        rotation = Rotation(self.ops.rope, positions, *layer.tables, self.head_norms(index))
         return attend(index, q, k, v, layer.attention, rotation).flatten(1)
 
     # ANCHOR_END: forward

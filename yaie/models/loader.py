@@ -14,11 +14,14 @@ from yaie.core.contracts import TransformerOps
 from yaie.core.errors import ConfigError, ModelError, YaieError
 from yaie.core.gemm import BlockGemm, PackedGemm
 from yaie.models import (  # noqa: F401  (importing registers them)
+    gemma,
     gpt2,
+    granite,
     granite4,
     lfm2,
     llama,
     mistral,
+    olmo,
     qwen2,
     qwen3,
     qwen3_5,
@@ -275,7 +278,8 @@ class ModelLoader:
         if not kind.takes_shards:
             raise ConfigError(
                 f"{self.architecture} runs on one rank as yet: leave out tensor_parallel and "
-                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3 and GPT-2 run on several.",
+                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Granite 3 and "
+                "GPT-2 run on several.",
                 param="tensor_parallel",
             )
         size, heads = config.tensor_parallel, model.num_attention_heads

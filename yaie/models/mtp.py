@@ -87,7 +87,7 @@ class MtpHead:
             part.unflatten(1, (-1, target.head_dim))
             for part in layer.qkv(hidden).split(layer.qkv.layout.sizes, dim=1)
         )
-        rotation = Rotation(ops.rope, positions, target.cos, target.sin)
+        rotation = Rotation(ops.rope, positions, *layer.tables)
         hidden = layer.output(attend(self.layer, q, k, v, layer.attention, rotation).flatten(1))
         hidden, residual = ops.fused_add_rms_norm(hidden, residual, layer.mlp_norm, eps)
         hidden = layer.down(ops.silu_mul(layer.gate_up(hidden)))

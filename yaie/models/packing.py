@@ -69,6 +69,7 @@ def product_names(num_layers: int) -> Iterable[str]:
     use."""
     inner = [f"self_attn.{one}_proj" for one in "qkvo"]
     inner += [f"mlp.{one}_proj" for one in ("gate", "up", "down")]
+    inner += ["shared_mlp.input_linear", "shared_mlp.output_linear"]
     for prefix in ("model.", "model.language_model.", "language_model.model."):
         for layer in range(num_layers):
             yield from (f"{prefix}layers.{layer}.{one}" for one in inner)

@@ -1,7 +1,7 @@
 """Qwen2 and Qwen2.5 (Yang et al. 2024): Llama with biases on query, key and value alone."""
 
 from yaie.models.adapter import register
-from yaie.models.decoder_weights import Biases
+from yaie.models.decoder_weights import Biases, sliding_window
 from yaie.models.llama import LlamaAdapter
 
 
@@ -17,6 +17,4 @@ class Qwen2Adapter(LlamaAdapter):
         return Biases(qkv=True)
 
     def window(self, layer: int) -> int | None:
-        is_sliding = self.config.layer_types[layer] == "sliding_attention"
-        window: int | None = (self.config.sliding_window or None) if is_sliding else None
-        return window
+        return sliding_window(self.config, layer)

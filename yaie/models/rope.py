@@ -13,7 +13,11 @@ MOST_POSITIONS = 1 << 24
 
 
 def rope_tables(
-    config: Any, max_positions: int, device: torch.device, share: float = 1.0
+    config: Any,
+    max_positions: int,
+    device: torch.device,
+    share: float = 1.0,
+    kind: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(cos, sin), each [max_positions, rotary_dim / 2] float32, as transformers computes them.
 
@@ -22,17 +26,29 @@ def rope_tables(
     2024). Dynamic scaling changes nothing within the trained length, and `max_context` allows no more.
 
     share: of each head that is turned, where nothing is scaled; transformers knows it otherwise.
+    kind: of the layers that turn so, see `rotation_kind`.
     """
-    inv_freq, scaling = _inverse_frequencies(config, max_positions, share)
+    inv_freq, scaling = _inverse_frequencies(config, max_positions, share, kind)
     angles = torch.outer(torch.arange(max_positions, dtype=torch.float32), inv_freq)
     return (angles.cos() * scaling).to(device), (angles.sin() * scaling).to(device)
 
 
-def _inverse_frequencies(config: Any, max_positions: int, share: float) -> tuple[Tensor, float]:
+def rotation_kind(config: Any, layer: int) -> str | None:
+    """What `layer_types` calls a layer, where layers of each kind turn in their own way; else None."""
+    kinds = getattr(config, "layer_types", None)
+    kind: str | None = kinds[layer] if kinds else None
+    return kind if kind in config.rope_parameters else None
+
+
+def _inverse_frequencies(
+    config: Any, max_positions: int, share: float, kind: str | None
+) -> tuple[Tensor, float]:
     """([rotary_dim / 2] float32, factor on cos and sin)."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    parameters = config.rope_parameters
+    parameters, more = config.rope_parameters, dict[str, Any]()
+    if kind is not None:
+        parameters, more = parameters[kind], {"layer_type": kind}
     rope_type = parameters["rope_type"]
     if rope_type != "default":
         if rope_type not in ROPE_INIT_FUNCTIONS:
@@ -42,7 +58,7 @@ def _inverse_frequencies(config: Any, max_positions: int, share: float) -> tuple
                 f"What works: {known}."
             )
         # Only longrope reads seq_len: beyond the trained length it takes its other set of factors.
-        inv_freq, scaling = ROPE_INIT_FUNCTIONS[rope_type](config, seq_len=max_positions)
+        inv_freq, scaling = ROPE_INIT_FUNCTIONS[rope_type](config, seq_len=max_positions, **more)
         return inv_freq.float(), scaling
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     dim = int(dim * share)

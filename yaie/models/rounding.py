@@ -52,7 +52,7 @@ def decoder_layers(model: nn.Module) -> tuple[str, nn.ModuleList]:
     if not isinstance(layers, nn.ModuleList) or not any(True for _ in products(layers[0])):
         raise ModelError(
             f"{type(model).__name__} is not quantised: its layers are not those of Llama, Mistral, "
-            "Qwen2 or Qwen3."
+            "Qwen, Gemma, OLMo or Granite."
         )
     return "model.layers", layers
 

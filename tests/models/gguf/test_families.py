@@ -32,7 +32,9 @@ MADE: dict[str, Callable[[], Any]] = {
     "starcoder2": _of("Starcoder2Config", _LLAMA),
     "qwen3moe": _of("Qwen3MoeConfig", _LLAMA, _MOE, head_dim=32, norm_topk_prob=True),
 }  # fmt: skip
-BY_HAND = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
+BY_HAND = (
+    "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3_text", "olmo2", "granite",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("family", MADE)

@@ -33,17 +33,32 @@ TYPES: dict[str, Quantised] = {
 PROMPTS = [[5, 6, 7, 8], list(range(20, 61)), list(range(100, 117))]
 
 
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of 256 and 512 numbers, which are whole blocks of every type."""
-    from transformers import LlamaConfig
+WIDE: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", {}),
+    "gemma3": (
+        "Gemma3TextConfig", {"head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 24}
+    ),
+    "granite": ("GraniteConfig", {"residual_multiplier": 0.5, "attention_multiplier": 0.2}),
+    "olmo2": ("Olmo2Config", {}),
+}  # fmt: skip
 
-    config = LlamaConfig(
+
+def wide_model(family: str, folder: Path) -> Path:
+    """Rows of 256 and 512 numbers, which are whole blocks of every type."""
+    import transformers
+
+    name, more = WIDE[family]
+    config = getattr(transformers, name)(
         hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=8,
         num_key_value_heads=2, vocab_size=384, max_position_embeddings=1024, bos_token_id=0,
-        eos_token_id=1, pad_token_id=None,
+        eos_token_id=1, pad_token_id=None, tie_word_embeddings=False, **more,
     )  # fmt: skip
-    return write_model(config, tmp_path_factory.mktemp("wide"))
+    return write_model(config, folder)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wide_model("llama", tmp_path_factory.mktemp("wide"))
 
 
 @torch.inference_mode()
@@ -79,7 +94,8 @@ def test_greedy_tokens_are_transformers(kind: str, wide: Path, tmp_path: Path) -
     assert [request.output_token_ids for request in requests] == expected
 
 
-def test_layers_stay_as_small_as_in_the_file(wide: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", nightly_but(("llama", "gemma3"), tuple(WIDE)))
+def test_layers_stay_as_small_as_in_the_file(family: str, tmp_path: Path) -> None:
     """Types may differ within a product, and one that is not multiplied packed is unpacked."""
     mixed = {"attn_v": TYPES["Q6_K"], "ffn_down": TYPES["Q6_K"], "attn_k": TYPES["Q5_K"]}
 
@@ -89,7 +105,7 @@ def test_layers_stay_as_small_as_in_the_file(wide: Path, tmp_path: Path) -> None
             return numbers, None
         return mixed.get(part, TYPES["Q4_K"])(name, numbers)
 
-    path = write_gguf(wide, tmp_path / "tiny.gguf", as_q4_k_m)
+    path = write_gguf(wide_model(family, tmp_path / "wide"), tmp_path / "tiny.gguf", as_q4_k_m)
     sizes = {}
     for backend in ("cpu", "torch"):
         engine = LLMEngine(
