@@ -94,47 +94,6 @@ def test_two_inputs_by_hand(part: ModuleType) -> None:
 
 
 @task("19.5")
-def test_errors_are_float32(part: ModuleType) -> None:
-    """Two inputs as above, at the border of two codes: a ten-thousandth decides, in the block and behind
-    it."""
-    for other, block in ((1, 16), (8, 8)):
-        weight = torch.zeros(8, 16)
-        weight[:, 0], weight[:, 7], weight[:, 15] = 1.4, -7.5, -7.5
-        weight[:4, other], weight[4:, other] = 2.2999, 2.3001
-        hessian = torch.eye(16)
-        hessian[0, other] = hessian[other, 0] = 1.0
-        hessian[other, other] = 2.0
-        got = gptq_of(part).quantize(weight, hessian, 8, damping=0.0, block=block)
-        told = (
-            f"codes of input {other}: 2.2999 + 0.2 four times, and 2.3001 + 0.2, blocks of {block}"
-        )
-        expect_equal(codes_of(got)[:, other].tolist(), [10] * 4 + [11] * 4, told, why=DIGITS)
-    scale = 1 + 2**-10
-    weight = torch.zeros(8, 8)
-    weight[:, 0], weight[:, 7] = 3 * scale, -7.5 * scale
-    weight[:4, 1], weight[4:, 1] = 2.4999 * scale, 2.5001 * scale
-    hessian = torch.eye(8)
-    hessian[:2, :2] = torch.tensor([[1.0, 1.0], [1.0, 2.0]])
-    got = gptq_of(part).quantize(weight, hessian, 8, damping=0.0)
-    told = f"codes of 2.4999 and 2.5001 steps, behind an input of 3 steps of {scale}, which has no error"
-    expect_equal(codes_of(got)[:, 1].tolist(), [10] * 4 + [11] * 4, told, why=DIGITS)
-
-
-@task("19.5")
-def test_sizes_make_no_difference(part: ModuleType) -> None:
-    """Codes are those of the definition for large weights and small inputs, and for positive ones."""
-    drawn_weight, hessian = weights(16, 32), hessian_of(drawn(80, 32))
-    for what, weight, of_inputs in (
-        ("weights of hundreds", 1000 * drawn_weight, hessian),
-        ("inputs of a thousandth", drawn_weight, 1e-6 * hessian),
-        ("positive weights", drawn_weight.abs() + 0.5, hessian),
-    ):
-        for symmetric in (True, False):
-            got = gptq_of(part).quantize(weight, of_inputs, 16, symmetric=symmetric, block=16)
-            expect_codes(got, weight, of_inputs, what, SIZES, symmetric=symmetric)
-
-
-@task("19.5")
 def test_what_is_given_stays(part: ModuleType) -> None:
     """Weight and Hessian are the caller's."""
     weight, x = weights(8, 16), drawn(60, 16)
@@ -251,3 +210,44 @@ def test_any_weight(
     )
     what = f"a weight [{8 * out}, {inputs}] in groups of {size} and blocks of {block}"
     expect_codes(got, weight, hessian, what, "", symmetric=symmetric, damping=damping)
+
+
+@task("19.5")
+def test_errors_are_float32(part: ModuleType) -> None:
+    """Two inputs as above, at the border of two codes: a ten-thousandth decides, in the block and behind
+    it."""
+    for other, block in ((1, 16), (8, 8)):
+        weight = torch.zeros(8, 16)
+        weight[:, 0], weight[:, 7], weight[:, 15] = 1.4, -7.5, -7.5
+        weight[:4, other], weight[4:, other] = 2.2999, 2.3001
+        hessian = torch.eye(16)
+        hessian[0, other] = hessian[other, 0] = 1.0
+        hessian[other, other] = 2.0
+        got = gptq_of(part).quantize(weight, hessian, 8, damping=0.0, block=block)
+        told = (
+            f"codes of input {other}: 2.2999 + 0.2 four times, and 2.3001 + 0.2, blocks of {block}"
+        )
+        expect_equal(codes_of(got)[:, other].tolist(), [10] * 4 + [11] * 4, told, why=DIGITS)
+    scale = 1 + 2**-10
+    weight = torch.zeros(8, 8)
+    weight[:, 0], weight[:, 7] = 3 * scale, -7.5 * scale
+    weight[:4, 1], weight[4:, 1] = 2.4999 * scale, 2.5001 * scale
+    hessian = torch.eye(8)
+    hessian[:2, :2] = torch.tensor([[1.0, 1.0], [1.0, 2.0]])
+    got = gptq_of(part).quantize(weight, hessian, 8, damping=0.0)
+    told = f"codes of 2.4999 and 2.5001 steps, behind an input of 3 steps of {scale}, which has no error"
+    expect_equal(codes_of(got)[:, 1].tolist(), [10] * 4 + [11] * 4, told, why=DIGITS)
+
+
+@task("19.5")
+def test_sizes_make_no_difference(part: ModuleType) -> None:
+    """Codes are those of the definition for large weights and small inputs, and for positive ones."""
+    drawn_weight, hessian = weights(16, 32), hessian_of(drawn(80, 32))
+    for what, weight, of_inputs in (
+        ("weights of hundreds", 1000 * drawn_weight, hessian),
+        ("inputs of a thousandth", drawn_weight, 1e-6 * hessian),
+        ("positive weights", drawn_weight.abs() + 0.5, hessian),
+    ):
+        for symmetric in (True, False):
+            got = gptq_of(part).quantize(weight, of_inputs, 16, symmetric=symmetric, block=16)
+            expect_codes(got, weight, of_inputs, what, SIZES, symmetric=symmetric)

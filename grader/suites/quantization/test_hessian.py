@@ -80,60 +80,6 @@ def test_sequences_are_inputs_one_by_one(part: ModuleType) -> None:
 
 
 @task("19.4")
-def test_inputs_of_zeros_count(part: ModuleType) -> None:
-    """An input that is all zeros is one of the n; num_inputs is an int."""
-    got = watch(part.Hessian(2), "hessian")
-    got.add(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
-    why = "The mean is over all calibration inputs: a zero makes it smaller, as any other number does."
-    expect_equal(got.num_inputs, 2, "num_inputs of (2, 0) and (0, 0)", why=why)
-    expect(isinstance(got.num_inputs, int), f"num_inputs is a {type(got.num_inputs).__name__}")
-    expect_close(got.hessian, torch.tensor([[4.0, 0.0], [0.0, 0.0]]), "the Hessian", why=why)
-
-
-@task("19.4")
-def test_a_batch_is_one_product(part: ModuleType) -> None:
-    """60 inputs take as few operations as 4, and no room for 60 matrices."""
-    counts = []
-    for n in (4, 60):
-        got, x = part.Hessian(8), drawn(n, 8)
-        with making(x) as made:
-            got.add(x)
-        counts.append(len(made.results))
-    told = f"{counts[0]} tensors are made for 4 inputs, and {counts[1]} for 60"
-    expect(counts[1] < counts[0] + 20, told, why=ONE_PRODUCT)
-    numbers, what = made.largest()
-    problem = f"add of 60 inputs of 8 numbers makes a tensor {what}: {numbers:,} numbers"
-    expect(numbers <= 60 * 8, problem, why=ONE_PRODUCT)
-
-
-@task("19.4")
-def test_small_inputs_are_alive(part: ModuleType) -> None:
-    """Inputs are dead that were 0 throughout, and none that were small: U goes with their size."""
-    gptq = watch(part.Gptq(reference.Int4()), "gptq")
-    hessian, right = torch.tensor([[2.0, 1.0], [1.0, 1.0]]), torch.tensor([[1.0, -1.0], [0, 1.0]])
-    for size in (1e-8, 1e-4):
-        got = gptq.factor(hessian * size, damping=0.0) * size**0.5
-        what = f"the factor of [[2, 1], [1, 1]] times {size:g}, in units of its root"
-        expect_close(got, right, what, rtol=1e-3, atol=1e-3, why=SMALL)
-    got = gptq.factor(torch.diag(torch.tensor([1e-7, 1.0])), damping=0.0)
-    right = torch.diag(torch.tensor([1e7**0.5, 1.0]))
-    expect_close(got, right, "the factor of diag(1e-7, 1)", rtol=1e-3, why=SMALL)
-
-
-@task("19.4")
-def test_a_factor_goes_by_its_hessian(part: ModuleType) -> None:
-    """A Hessian that has grown where it lies has another factor; the first one stays."""
-    gptq = watch(part.Gptq(reference.Int4()), "gptq")
-    hessian = torch.eye(2)
-    first = gptq.factor(hessian, damping=0.0)
-    hessian *= 4
-    second = gptq.factor(hessian, damping=0.0)
-    why = "The same tensor may hold other numbers: compute the factor at each call."
-    expect_close(second, torch.eye(2) / 2, "the factor of 4 times the identity", why=why)
-    expect_close(first, torch.eye(2), "the factor that was returned before", why=why)
-
-
-@task("19.4")
 def test_a_factor_by_hand(part: ModuleType) -> None:
     """Of [[1, 0], [0, 4]] without damping it is [[1, 0], [0, 1 / 2]]."""
     gptq = watch(part.Gptq(reference.Int4()), "gptq")
@@ -194,3 +140,57 @@ def test_any_factor(part: ModuleType, inputs: int, n: int, damping: float, seed:
     near = got.double().t() @ got.double() @ damped
     why = f"{INVERSE} {DAMPED}"
     expect_close(near, torch.eye(inputs).double(), "U^T U times the damped H", atol=2e-2, why=why)
+
+
+@task("19.4")
+def test_inputs_of_zeros_count(part: ModuleType) -> None:
+    """An input that is all zeros is one of the n; num_inputs is an int."""
+    got = watch(part.Hessian(2), "hessian")
+    got.add(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
+    why = "The mean is over all calibration inputs: a zero makes it smaller, as any other number does."
+    expect_equal(got.num_inputs, 2, "num_inputs of (2, 0) and (0, 0)", why=why)
+    expect(isinstance(got.num_inputs, int), f"num_inputs is a {type(got.num_inputs).__name__}")
+    expect_close(got.hessian, torch.tensor([[4.0, 0.0], [0.0, 0.0]]), "the Hessian", why=why)
+
+
+@task("19.4")
+def test_a_batch_is_one_product(part: ModuleType) -> None:
+    """60 inputs take as few operations as 4, and no room for 60 matrices."""
+    counts = []
+    for n in (4, 60):
+        got, x = part.Hessian(8), drawn(n, 8)
+        with making(x) as made:
+            got.add(x)
+        counts.append(len(made.results))
+    told = f"{counts[0]} tensors are made for 4 inputs, and {counts[1]} for 60"
+    expect(counts[1] < counts[0] + 20, told, why=ONE_PRODUCT)
+    numbers, what = made.largest()
+    problem = f"add of 60 inputs of 8 numbers makes a tensor {what}: {numbers:,} numbers"
+    expect(numbers <= 60 * 8, problem, why=ONE_PRODUCT)
+
+
+@task("19.4")
+def test_small_inputs_are_alive(part: ModuleType) -> None:
+    """Inputs are dead that were 0 throughout, and none that were small: U goes with their size."""
+    gptq = watch(part.Gptq(reference.Int4()), "gptq")
+    hessian, right = torch.tensor([[2.0, 1.0], [1.0, 1.0]]), torch.tensor([[1.0, -1.0], [0, 1.0]])
+    for size in (1e-8, 1e-4):
+        got = gptq.factor(hessian * size, damping=0.0) * size**0.5
+        what = f"the factor of [[2, 1], [1, 1]] times {size:g}, in units of its root"
+        expect_close(got, right, what, rtol=1e-3, atol=1e-3, why=SMALL)
+    got = gptq.factor(torch.diag(torch.tensor([1e-7, 1.0])), damping=0.0)
+    right = torch.diag(torch.tensor([1e7**0.5, 1.0]))
+    expect_close(got, right, "the factor of diag(1e-7, 1)", rtol=1e-3, why=SMALL)
+
+
+@task("19.4")
+def test_a_factor_goes_by_its_hessian(part: ModuleType) -> None:
+    """A Hessian that has grown where it lies has another factor; the first one stays."""
+    gptq = watch(part.Gptq(reference.Int4()), "gptq")
+    hessian = torch.eye(2)
+    first = gptq.factor(hessian, damping=0.0)
+    hessian *= 4
+    second = gptq.factor(hessian, damping=0.0)
+    why = "The same tensor may hold other numbers: compute the factor at each call."
+    expect_close(second, torch.eye(2) / 2, "the factor of 4 times the identity", why=why)
+    expect_close(first, torch.eye(2), "the factor that was returned before", why=why)

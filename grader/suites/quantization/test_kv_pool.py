@@ -166,66 +166,6 @@ def test_the_stored_scale_is_divided_by(part: ModuleType) -> None:
 
 
 @task("19.7")
-def test_heads_in_float16(part: ModuleType) -> None:
-    """K in float16 is widened before it is rounded, and what is gathered is rounded to float16 once."""
-    pool = make(part, torch.float16)
-    heads = torch.linspace(1.0, 2.0, 8 * 8).view(8, 2, 4) * torch.tensor([[1.0], [1e-4]])
-    k = heads.half()
-    pool.write(0, k, k, torch.arange(8))
-    codes, scales = (x.flatten(0, 1)[:8] for x in (pool.blocks(0)[0], pool.scales(0)[0]))
-    right = (k.float().abs().amax(dim=-1) / 127).bfloat16()
-    expect_close(
-        scales.float(), right.float(), "scales of heads of 1 and 0.0001", rtol=1e-3, why=WIDE
-    )
-    steps = (k.double() / right.double()[..., None]).round()
-    expect_equal(codes.tolist(), steps.long().tolist(), "codes on the grid of the scale", why=WIDE)
-    back = pool.gather(0, torch.arange(4)[None])[0][0].double()
-    numbers = (steps * right.double()[..., None]).half().double()
-    expect_close(back, numbers, "K that was gathered in float16", rtol=2e-3, why=WIDE)
-
-
-@task("19.7")
-def test_write_goes_by_each_slot(part: ModuleType) -> None:
-    """Slots come in any order, and there may be none: two of them say nothing of the others."""
-    pool = make(part)
-    for seed, slots in enumerate(ORDERS):
-        k, v = tokens(0, len(slots), seed)
-        at = torch.tensor(slots, dtype=torch.int64)
-        pool.write(0, k, v, at)
-        for name, got, right in zip("KV", gathered(pool, 0), (k, v), strict=True):
-            if slots:
-                expect_back(pool, 0, name, at, got[at], right)
-
-
-@task("19.7")
-def test_gather_reads_what_is_there_now(part: ModuleType) -> None:
-    """The same tables give what the blocks hold at each call."""
-    pool, tables = make(part), torch.tensor([[4, 1], [0, 4]])
-    for seed in range(2):
-        k, v = tokens(0, BLOCKS * SIZE, seed)
-        pool.write(0, k, v, torch.arange(BLOCKS * SIZE))
-        for name, got, whole in zip("KV", pool.gather(0, tables), (k, v), strict=True):
-            right = whole.view(BLOCKS, SIZE, 2, 4)[tables].flatten(1, 2)
-            why = "Blocks are written between two steps: what was gathered before is not their content."
-            expect_rounded(got, right, f"gathered {name} [table, token, head, dim]", why)
-
-
-@task("19.7")
-def test_a_block_may_go_to_several(part: ModuleType) -> None:
-    """Of pairs with one source each is carried out."""
-    pool = make(part)
-    k, v = tokens(0, BLOCKS * SIZE)
-    pool.write(0, k, v, torch.arange(BLOCKS * SIZE))
-    before = gathered(pool, 0)
-    pool.copy_blocks([(0, 3), (1, 2), (0, 4)])
-    for name, got, old in zip("KV", gathered(pool, 0), before, strict=True):
-        right = old.unflatten(0, (BLOCKS, SIZE))[[0, 1, 1, 0, 0]].flatten(0, 1)
-        expect_close(
-            got, right, f"{name} after block 0 went to 3 and to 4", why="A dict forgets one."
-        )
-
-
-@task("19.7")
 def test_heads_of_zeros(part: ModuleType) -> None:
     """A head of zeros comes back as zeros, and so does a slot that nothing was written to."""
     pool = make(part)
@@ -325,3 +265,63 @@ def test_any_write(part: ModuleType, slots: list[int], layer: int, seed: int) ->
             )
             if each == layer:
                 expect_back(pool, each, name, torch.tensor(slots), got[slots], fresh)
+
+
+@task("19.7")
+def test_heads_in_float16(part: ModuleType) -> None:
+    """K in float16 is widened before it is rounded, and what is gathered is rounded to float16 once."""
+    pool = make(part, torch.float16)
+    heads = torch.linspace(1.0, 2.0, 8 * 8).view(8, 2, 4) * torch.tensor([[1.0], [1e-4]])
+    k = heads.half()
+    pool.write(0, k, k, torch.arange(8))
+    codes, scales = (x.flatten(0, 1)[:8] for x in (pool.blocks(0)[0], pool.scales(0)[0]))
+    right = (k.float().abs().amax(dim=-1) / 127).bfloat16()
+    expect_close(
+        scales.float(), right.float(), "scales of heads of 1 and 0.0001", rtol=1e-3, why=WIDE
+    )
+    steps = (k.double() / right.double()[..., None]).round()
+    expect_equal(codes.tolist(), steps.long().tolist(), "codes on the grid of the scale", why=WIDE)
+    back = pool.gather(0, torch.arange(4)[None])[0][0].double()
+    numbers = (steps * right.double()[..., None]).half().double()
+    expect_close(back, numbers, "K that was gathered in float16", rtol=2e-3, why=WIDE)
+
+
+@task("19.7")
+def test_write_goes_by_each_slot(part: ModuleType) -> None:
+    """Slots come in any order, and there may be none: two of them say nothing of the others."""
+    pool = make(part)
+    for seed, slots in enumerate(ORDERS):
+        k, v = tokens(0, len(slots), seed)
+        at = torch.tensor(slots, dtype=torch.int64)
+        pool.write(0, k, v, at)
+        for name, got, right in zip("KV", gathered(pool, 0), (k, v), strict=True):
+            if slots:
+                expect_back(pool, 0, name, at, got[at], right)
+
+
+@task("19.7")
+def test_gather_reads_what_is_there_now(part: ModuleType) -> None:
+    """The same tables give what the blocks hold at each call."""
+    pool, tables = make(part), torch.tensor([[4, 1], [0, 4]])
+    for seed in range(2):
+        k, v = tokens(0, BLOCKS * SIZE, seed)
+        pool.write(0, k, v, torch.arange(BLOCKS * SIZE))
+        for name, got, whole in zip("KV", pool.gather(0, tables), (k, v), strict=True):
+            right = whole.view(BLOCKS, SIZE, 2, 4)[tables].flatten(1, 2)
+            why = "Blocks are written between two steps: what was gathered before is not their content."
+            expect_rounded(got, right, f"gathered {name} [table, token, head, dim]", why)
+
+
+@task("19.7")
+def test_a_block_may_go_to_several(part: ModuleType) -> None:
+    """Of pairs with one source each is carried out."""
+    pool = make(part)
+    k, v = tokens(0, BLOCKS * SIZE)
+    pool.write(0, k, v, torch.arange(BLOCKS * SIZE))
+    before = gathered(pool, 0)
+    pool.copy_blocks([(0, 3), (1, 2), (0, 4)])
+    for name, got, old in zip("KV", gathered(pool, 0), before, strict=True):
+        right = old.unflatten(0, (BLOCKS, SIZE))[[0, 1, 1, 0, 0]].flatten(0, 1)
+        expect_close(
+            got, right, f"{name} after block 0 went to 3 and to 4", why="A dict forgets one."
+        )
