@@ -316,4 +316,12 @@ def register(*architectures: str) -> Callable[[type[ModelAdapter]], type[ModelAd
 def registered_adapter(architecture: str, config: Any) -> type[ModelAdapter] | None:
     """The hand-written adapter for an architecture, if there is one that handles this config."""
     adapters = _REGISTRY.get(architecture, ())
-    return next((adapter for adapter in adapters if adapter.handles(config)), None)
+    return next((adapter for adapter in adapters if _handles(adapter, config)), None)
+
+
+def _handles(adapter: type[ModelAdapter], config: Any) -> bool:
+    """Not if the config lacks what the adapter looks at: it is of another type than its architecture."""
+    try:
+        return adapter.handles(config)
+    except AttributeError:
+        return False
