@@ -12,7 +12,7 @@ from yaie.worker.windows import Held
 GATHERED = 8
 """Blocks behind the window that go back together, while others are free: a table with another entry is
 sent to the worker whole."""
-NOBODY = "#blank"
+BLANK_OWNER = "#blank"
 """Takes the blank block out of the pool. No request is called so: see `OWN_PREFIX`."""
 
 Pairs = list[tuple[int, int]]
@@ -37,9 +37,9 @@ class WindowedCache:
         self.block_size = blocks.block_size
         self._blocks = blocks
         self._held = held
-        (self._nothing,) = blocks.allocate(NOBODY, 1)
+        (self._nothing,) = blocks.allocate(BLANK_OWNER, 1)
         blocks.hold([self._nothing])
-        blocks.free(NOBODY)
+        blocks.free(BLANK_OWNER)
         self._prefixes: WindowedPrefixes | None = None
         if tree is not None:
             # As many texts of full length as there are windows in the pool: each may lead to one.

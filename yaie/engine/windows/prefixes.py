@@ -11,8 +11,8 @@ from yaie.worker.windows import Held
 class WindowedPrefixes:
     """A radix tree whose entries are *places*, and which block each place has; many have none.
 
-    A place is a number that is used once. The tree knows texts by their places, and keeps a place whose
-    block has gone to another request, so that what comes behind it is found. A request may go on behind
+    A place is a number that is used once. The tree knows texts by their places. It keeps a place whose
+    block has gone to another request: what comes after it is still found. A request may go on behind
     a text if the blocks of its last `window` tokens are there: no later token sees what was before.
 
     The tree's locks keep places, references keep blocks. A block to which only the tree refers is
