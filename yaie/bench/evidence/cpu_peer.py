@@ -16,14 +16,15 @@ does not count, five do:
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from statistics import median
+from functools import partial
 from typing import Any
 
 from yaie.bench.evidence import EVIDENCE
-from yaie.bench.peers.process import Peer, settings_for
+from yaie.bench.evidence.beside_vllm import Plan, compare, rate_of_steps, runs_of_steps
+from yaie.bench.peers.process import settings_for
 from yaie.bench.report import save
 from yaie.bench.shapes import checkpoint
-from yaie.bench.throughput.contestants import Ours, Runner, prepared
+from yaie.bench.throughput.contestants import Runner, prepared
 from yaie.bench.workload import Job
 from yaie.core.config import EngineConfig
 
@@ -44,15 +45,15 @@ def requests(seed: int, prompt: Range, output: Range, shared: int = 0) -> list[J
     return [Job(one, rng.randint(*output)) for one in prompts]
 
 
-def equal(seed: int, count: int, steps: int) -> list[Job]:
+def equal(seed: int, count: int, more: int) -> list[Job]:
     rng = random.Random(seed)
-    return [Job([rng.randint(5, 8000) for _ in range(128)], 1 + steps) for _ in range(count)]
+    return [Job([rng.randint(5, 8000) for _ in range(128)], 1 + more) for _ in range(count)]
 
 
 def runs_of(pair: int) -> list[list[Job]]:
     """Run 0 is w1, 1 is w2, then two for each batch."""
     runs = [requests(pair, (32, 256), (16, 128)), requests(pair, (16, 64), (16, 32), shared=512)]
-    return runs + [equal(pair, count, steps) for count in BATCHES for steps in (0, STEPS)]
+    return runs + runs_of_steps(partial(equal, pair), BATCHES, STEPS)
 
 
 def figures_of(run: Runner, first: int) -> Iterator[tuple[str, float]]:
@@ -62,40 +63,10 @@ def figures_of(run: Runner, first: int) -> Iterator[tuple[str, float]]:
     yield "w2 warm", 1 / run(first + 1, warm=True).seconds
     for index, count in enumerate(BATCHES):
         without, with_steps = first + 2 + 2 * index, first + 3 + 2 * index
-        seconds = run(with_steps).seconds - min(run(without).seconds for _ in range(2))
-        yield f"decode {count}", count * STEPS / seconds
+        yield f"decode {count}", rate_of_steps(run, without, with_steps, count, STEPS)
 
 
-def compare(config: EngineConfig, python: str, dtype: str) -> dict[str, Any]:
-    runs = [jobs for pair in range(PAIRS + 1) for jobs in runs_of(pair)]
-    settings = settings_for(config, config.model, dtype, "cpu", CONTEXT)
-    peer = Peer("vLLM", "vllm", settings, runs, python=python)
-    found: dict[str, dict[str, list[float]]] = {}
-    backend: list[str] = []
-    mine = Ours("ours", config, runs, look=lambda engine: backend.append(engine.backend.name))
-    with mine.opened() as ours, peer.opened() as theirs:
-        for pair in range(PAIRS + 1):
-            turns = [("ours", ours), ("vllm", theirs)]
-            for name, run in turns if pair % 2 else turns[::-1]:
-                for what, value in figures_of(run, pair * len(runs_of(0))):
-                    if pair:
-                        found.setdefault(what, {}).setdefault(name, []).append(value)
-    for what, sides in found.items():
-        ratios = [our / their for our, their in zip(sides["ours"], sides["vllm"], strict=True)]
-        found[what]["ratio"] = ratios
-        shown = _seconds(sides) if what.startswith("w2") else sides
-        print(
-            f"{dtype} {what}: {median(shown['ours']):.4g} beside {median(shown['vllm']):.4g}, ratio "
-            f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
-            flush=True,
-        )
-    for what in ("w2 cold", "w2 warm"):
-        found[what] |= _seconds(found[what])
-    return {"backend": backend[0], "vllm": peer.about["version"], "figures": found}
-
-
-def _seconds(sides: dict[str, list[float]]) -> dict[str, list[float]]:
-    return {name: [1 / rate for rate in sides[name]] for name in ("ours", "vllm")}
+PLAN = Plan(PAIRS, runs_of, figures_of, as_seconds=("w2 cold", "w2 warm"))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -108,7 +79,9 @@ def main(arguments: Sequence[str]) -> None:
             config = EngineConfig(
                 model=str(folder), dtype=dtype, max_model_len=CONTEXT, max_num_seqs=AT_ONCE
             )
-            figures[dtype] = compare(prepared(config, AT_ONCE), python, dtype)
+            config = prepared(config, AT_ONCE)
+            settings = settings_for(config, config.model, dtype, "cpu", CONTEXT)
+            figures[dtype] = compare(PLAN, config, settings, python, dtype)
     save(out, figures)
 
 

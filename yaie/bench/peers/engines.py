@@ -41,6 +41,8 @@ class Vllm:
             # each other: on two of them it is nearly twice as fast in one.
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
             options["enforce_eager"] = True
+        if "memory_share" in settings:
+            options["gpu_memory_utilization"] = settings["memory_share"]
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         vllm = import_module("vllm")
         self.version = str(vllm.__version__)
