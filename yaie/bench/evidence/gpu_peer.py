@@ -2,14 +2,14 @@
 
     python -m yaie.bench.evidence.gpu_peer [PEER_PYTHON [path]]
 
-PEER_PYTHON: the interpreter of an environment with vLLM; without it, this one. Takes a quarter of an hour, on
-a card of 140 GB that does nothing else. Random weights in two shapes, bfloat16. Both engines are loaded,
-each with not quite half of the memory, and take turns; who begins changes with each pair. After a pair
-that does not count, so many do as PAIRS says:
+PEER_PYTHON: the interpreter of an environment with vLLM; without it, this one. Takes a quarter of an
+hour, on a card of 140 GB that does nothing else. Random weights in two shapes, bfloat16. Both engines
+are loaded, each with not quite half of the memory, and take turns; who begins changes with each pair.
+After a pair that does not count, so many do as PAIRS says:
 
     nano                256 requests at once of 100 to 1,024 tokens, 100 to 1,024 generated, at
                         temperature 0.6, as in nano-vllm's bench.py; tokens/s
-    prefill 1, 32       prompts of 1,024 tokens, until each has its first token; prompt tokens/s
+    prefill 1, 32, 256  prompts of 1,024 tokens, until each has its first token; prompt tokens/s
     decode 1, 32, 256   128 steps behind them, by the difference of two runs; tokens/s
 """
 
