@@ -53,6 +53,9 @@ async def asked(
         return made(self, tokens, params, min(most, SHORT), *named)
 
     monkeypatch.setattr(InputProcessor, "_made", few_tokens)
+    # Grammars are checked at this process's priority. At the lowest, tests beside this one would keep a
+    # thousand of them waiting.
+    monkeypatch.setattr("yaie.engine.background.thread_life.step_back", lambda: None)
     model = tool_model("hermes", folder / "tiny-llama")
     engine = AsyncEngine(
         lambda: LLMEngine(model=str(model), num_blocks=256, threads=1, mine="none")

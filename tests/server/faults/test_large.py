@@ -280,6 +280,7 @@ def test_a_large_answer_is_written_beside_the_event_loop(
 
 
 @pytest.mark.nightly
+@pytest.mark.quiet
 def test_many_echoed_prompts_are_those_of_small_answers(roomy: Patient) -> None:
     prompts = [[7 + (k + i) % 90 for i in range(900)] for k in range(16)]
     body = {"echo": True, "logprobs": 4, "max_tokens": 1, "temperature": 0, "n": 2, "seed": 1}
