@@ -30,6 +30,10 @@ def whole_collections() -> Iterator[list[int]]:
     gc.unfreeze()
 
 
+MANY = 200_000
+"""Objects of a few tens of megabytes in all."""
+
+
 class Knot:
     """Garbage that only the collector finds."""
 
@@ -53,12 +57,11 @@ def test_garbage_goes_where_nothing_has_run_for_a_while(
     whole_collections: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_thread, "CALM", 0.01)
-    monkeypatch.setattr(engine_thread, "DUE", 0)
     thread = EngineThread(never)
-    knot, gone = Knot(), threading.Event()
-    weakref.finalize(knot, gone.set)
+    knots, gone = [Knot() for _ in range(MANY)], threading.Event()
+    weakref.finalize(knots[0], gone.set)
     gc.collect(1)  # no longer young
-    del knot
+    del knots
     waiting = threading.Thread(target=thread._next_command, daemon=True)
     waiting.start()
     assert gone.wait(10)
