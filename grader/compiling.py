@@ -6,6 +6,7 @@ from grader.machine import CUDA
 from grader.submission import Submission, place
 from grader.verdict import Explanation
 from yaie.core.errors import KernelError
+from yaie.curriculum.manifest import ROOT, Lab, load_curriculum
 
 WHERE = re.compile(r"(?P<file>[\w.-]+\.cuh?):(?P<line>\d+)(?::\d+)?: (?P<what>[^;]*)")
 CLAIM = "The part compiles."
@@ -28,6 +29,15 @@ def compile_part(submission: Submission) -> Explanation | None:
     except KernelError as error:
         return explain_compiler(error, submission)
     return None
+
+
+def compile_others(lab: Lab) -> None:
+    """Compile the kernels of the other labs, the reference's, for the CPU and into the cache."""
+    from yaie.cuda.on_cpu.build import build
+
+    for other in load_curriculum().labs:
+        if CUDA in other.verify and other.key != lab.key:
+            build(ROOT / "solutions" / other.key)
 
 
 def explain_compiler(error: KernelError, submission: Submission) -> Explanation:

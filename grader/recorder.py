@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from grader.compiling import compile_others
 from grader.explain import TookTooLong, explain, how_to_fail_again
 from grader.explain import stub_in as _stub_in
 from grader.fair_clock import FairClock, with_children
@@ -25,7 +26,7 @@ from grader.kit.kept import Memory, with_cause
 from grader.kit.program import as_program
 from grader.kit.script import MOST_LINES, current_script, start_script
 from grader.kit.session import SESSION
-from grader.machine import why_too_long
+from grader.machine import CUDA, why_too_long
 from grader.submission import Submission
 from grader.surroundings import Surroundings
 from grader.verdict import Explanation, TestResult, Verdict, to_json
@@ -124,6 +125,8 @@ class Recorder:
         if task_of(item) not in self._over:
             if item.get_closest_marker("compiles"):
                 self._await_compiler()
+            if is_whole(item) and not self._over:
+                self._compile_others()
             self._emit({"event": "test", "name": item.nodeid, "task": task_of(item)})
             SESSION.searches, SESSION.is_searching, SESSION.left_open = 0, False, ""
             start_script(is_example=True)
@@ -135,6 +138,12 @@ class Recorder:
 
         self._emit({"event": "test", "name": "compile", "task": ""})
         compiled.wait(self._submission)
+
+    def _compile_others(self) -> None:
+        """Before the time of the engine's test begins: it runs on the reference's other parts."""
+        if CUDA in self._submission.lab.verify:
+            self._emit({"event": "test", "name": "compile", "task": ""})
+            compile_others(self._submission.lab)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, None]:
