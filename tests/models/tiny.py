@@ -104,6 +104,23 @@ _GPT_OSS: dict[str, Any] = {
     "sliding_window": 24,
     **_rope(rope_type="default"),
 }
+_PUBLISHED_GPT_OSS: dict[str, Any] = {
+    **_GPT_OSS,
+    "hidden_size": 64,  # as wide as an expert, and narrower than all heads together
+    "intermediate_size": 64,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 1,
+    "num_experts_per_tok": 4,
+    **_rope(
+        rope_type="yarn",
+        rope_theta=150000.0,
+        factor=32.0,
+        beta_fast=32.0,
+        beta_slow=1.0,
+        truncate=False,
+        original_max_position_embeddings=CONTEXT // 32,
+    ),
+}
 _LFM2: dict[str, Any] = {
     **_LLAMA,
     "num_hidden_layers": 5,
@@ -254,7 +271,21 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         tie_word_embeddings=True,
     ),
     "gpt_oss": _of("GptOssConfig", _LLAMA, **_GPT_OSS),
-    "gpt_oss_even": _of("GptOssConfig", _LLAMA, **_GPT_OSS, intermediate_size=96),
+    "gpt_oss-20b": _of(
+        "GptOssConfig",
+        _LLAMA,
+        _PUBLISHED_GPT_OSS,
+        num_hidden_layers=2,
+        num_local_experts=8,
+    ),
+    "gpt_oss-120b": _of(
+        "GptOssConfig",
+        _LLAMA,
+        _PUBLISHED_GPT_OSS,
+        num_hidden_layers=3,
+        num_local_experts=16,
+        tie_word_embeddings=True,  # which is not published, and transformers has it
+    ),
     "moe-qwen2": _of(  # makes a mask of windows that no layer uses
         "Qwen2MoeConfig",
         _LLAMA,
@@ -303,7 +334,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 }
 
 _BY_HAND = (
-    "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "olmo", "granite",
+    "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "olmo", "granite", "gpt_oss",
 )  # fmt: skip
 _IN_PART = ("granite4",)
 """Of these families, but not as any published model is: without positions."""
