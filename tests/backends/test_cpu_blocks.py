@@ -80,7 +80,8 @@ def test_every_code_and_scale_of_mxfp4(gemm: CpuBlockGemm) -> None:
     blocks = np.concatenate([np.arange(255, dtype=np.uint8).repeat(16)[:, None], codes], 1)
     out = torch.empty(255, 16 * 32)
     gemm.unpack(torch.from_numpy(blocks), GGML, out)
-    wanted = torch.from_numpy(quants.dequantize(blocks, GGMLQuantizationType.MXFP4))
+    with np.errstate(over="ignore"):  # the largest number times the largest scale
+        wanted = torch.from_numpy(quants.dequantize(blocks, GGMLQuantizationType.MXFP4))
     assert torch.equal(out.view(-1, 32), wanted)
 
 

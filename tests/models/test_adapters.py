@@ -17,6 +17,7 @@ from yaie.core.errors import ConfigError, ModelError
 from yaie.models import LoadedModel, ModelAdapter, ModelLoader
 from yaie.models.adapter import registered_adapter
 from yaie.models.decoder_weights import DecoderWeights
+from yaie.models.gemma4 import Gemma4Adapter
 from yaie.models.generic import GenericAdapter
 from yaie.models.gpt_oss import GptOssAdapter
 from yaie.models.naive_kv import ContiguousKV
@@ -159,6 +160,7 @@ WINDOWS: dict[str, list[int | None]] = {
     "olmo2": [None, None],
     "olmo3": [24, 24, 24, None],
     "granite4-rope": [None, None],
+    "gemma4": [24, None, 24, None],
     "gpt_oss": [24, None],
     "gpt_oss-120b": [24, None, 24],
 }
@@ -176,7 +178,7 @@ def test_generic_adapter_reads_each_layers_window_off_its_mask(
 @pytest.mark.parametrize("family", WINDOWS)
 def test_hand_written_adapter_tells_each_layers_window(family: str, checkpoint: Checkpoint) -> None:
     adapter = load(checkpoint(family)).adapter
-    assert isinstance(adapter, DecoderWeights | GptOssAdapter)
+    assert isinstance(adapter, DecoderWeights | Gemma4Adapter | GptOssAdapter)
     assert [adapter.window(layer) for layer in range(len(adapter.layers))] == WINDOWS[family]
     assert [layer.attention.window for layer in adapter.layers] == WINDOWS[family]
 
@@ -232,6 +234,10 @@ def test_a_config_that_an_adapter_does_not_handle_runs_through_the_generic_one(
     [
         ("gemma2", {"hidden_activation": "gelu"}),
         ("gemma3", {"query_pre_attn_scalar": 0}),
+        ("gemma4", {"hidden_activation": "gelu"}),
+        ("gemma4", {"enable_moe_block": True}),
+        ("gemma4", {"use_bidirectional_attention": "all"}),
+        ("gemma4", {"num_kv_shared_layers": 3}),
         ("olmo3", {"hidden_act": "gelu"}),
         ("granite4-rope", {"position_embedding_type": None}),
         ("granite4-rope", {"num_local_experts": 4}),
@@ -298,7 +304,7 @@ def test_bfloat16_is_close_to_float32(family: str, checkpoint: Checkpoint) -> No
     assert (got - expected).norm() / expected.norm() < 0.1
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3", "olmo3", "granite"])
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3", "gemma4", "olmo3", "granite"])
 def test_bfloat16_is_as_close_to_float32_as_that_of_transformers(
     family: str, checkpoint: Checkpoint
 ) -> None:

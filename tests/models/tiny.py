@@ -104,6 +104,21 @@ _GPT_OSS: dict[str, Any] = {
     "sliding_window": 24,
     **_rope(rope_type="default"),
 }
+_GEMMA4: dict[str, Any] = {
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "sliding_window": 24,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {
+            "rope_type": "proportional",
+            "partial_rotary_factor": 0.25,
+            "rope_theta": 1e6,
+        },
+    },
+}
 _PUBLISHED_GPT_OSS: dict[str, Any] = {
     **_GPT_OSS,
     "hidden_size": 64,  # as wide as an expert, and narrower than all heads together
@@ -212,6 +227,26 @@ FAMILIES: dict[str, Callable[[], Any]] = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
         },
+    ),
+    "gemma4": _of(  # E2B: the last two layers borrow keys and values, each token speaks to each layer
+        "Gemma4TextConfig",
+        _LLAMA,
+        _GEMMA4,
+        hidden_size_per_layer_input=16,
+        vocab_size_per_layer_input=VOCAB,
+        num_kv_shared_layers=2,
+        use_double_wide_mlp=True,
+        final_logit_softcapping=30.0,
+    ),
+    "gemma4-31b": _of(  # keys are values where a layer sees all of a text
+        "Gemma4TextConfig",
+        _LLAMA,
+        _GEMMA4,
+        hidden_size_per_layer_input=0,
+        attention_k_eq_v=True,
+        num_global_key_value_heads=1,
+        use_bidirectional_attention="vision",
+        tie_word_embeddings=False,
     ),
     "phi3": _of("Phi3Config", _LLAMA, sliding_window=24),
     "phi3-longrope": _of(
@@ -334,7 +369,8 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 }
 
 _BY_HAND = (
-    "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "olmo", "granite", "gpt_oss",
+    "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "gemma4", "olmo",
+    "granite", "gpt_oss",
 )  # fmt: skip
 _IN_PART = ("granite4",)
 """Of these families, but not as any published model is: without positions."""

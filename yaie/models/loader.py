@@ -15,6 +15,7 @@ from yaie.core.errors import ConfigError, ModelError, YaieError
 from yaie.core.gemm import BlockGemm, PackedGemm
 from yaie.models import (  # noqa: F401  (importing registers them)
     gemma,
+    gemma4,
     gpt2,
     gpt_oss,
     granite,
@@ -155,7 +156,7 @@ class ModelLoader:
         """Download what is missing, and load. ops: the part that a hand-written adapter computes with.
         dtypes: those that a CPU's dtype is chosen from; all if None. products: makes what multiplies
         packed weights, asked for if the checkpoint has some. shard: what is held of the model; all if
-        None. blocks: makes what multiplies a GGUF's weights, or experts in MXFP4, as they lie in the file,
+        None. blocks: makes what multiplies a GGUF's weights or experts in MXFP4 as they lie in the file,
         asked for if the model has some; without it they are unpacked.
 
         Raises ModelError if weights or tokenizer cannot be had or do not fit config.json.
