@@ -87,7 +87,7 @@ class ModelAdapter(ABC):
     takes_mxfp4: ClassVar[bool] = False
     """Whether it takes experts in MXFP4 as they are published, where a backend has products for them."""
 
-    rows_meet: ClassVar[bool] = False
+    rows_meet: bool = False
     """Whether rows of a step meet in products whose size depends on what the rows are, as at experts:
     then rounding may make a row come out otherwise beside others."""
 

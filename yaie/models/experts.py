@@ -65,7 +65,8 @@ def mixed(
     sorted_results = compute(x[order // count], Groups(experts, ends))
     results = torch.empty_like(sorted_results)
     results[order] = sorted_results
-    return (results.view(len(x), count, -1) * choice.shares[..., None]).sum(dim=1)
+    weighted = results.view(len(x), count, -1) * choice.shares[..., None]
+    return weighted.sum(dim=1).to(x.dtype)
 
 
 # ANCHOR_END: mixed
@@ -74,15 +75,19 @@ def mixed(
 class ExpertProducts(ABC):
     """A product y = x @ weight + bias for each of a layer's experts.
 
-    bias: [experts, out].
+    bias: [experts, out], or None.
     """
 
-    def __init__(self, bias: Tensor) -> None:
+    def __init__(self, bias: Tensor | None) -> None:
         self.bias = bias
 
     @abstractmethod
     def destinations(self, name: str) -> dict[str, Destination]:
         """Where the tensors go that a checkpoint calls `name` and so on."""
+
+    def of_bias(self, name: str) -> dict[str, Destination]:
+        """The place of the bias of `name`, if there is one."""
+        return {} if self.bias is None else {f"{name}_bias": Destination(self.bias)}
 
     @abstractmethod
     def multiply(self, x: Tensor, groups: Groups) -> Tensor:
@@ -90,20 +95,23 @@ class ExpertProducts(ABC):
 
     def __call__(self, x: Tensor, groups: Groups) -> Tensor:
         """x: [n, in], rows sorted by expert; returns [n, out]."""
-        return self.multiply(x, groups).add_(self.bias[groups.experts])
+        y = self.multiply(x, groups)
+        return y if self.bias is None else y.add_(self.bias[groups.experts])
 
 
 class PlainExperts(ExpertProducts):
-    """Weights [experts, in, out] of the model's dtype, as transformers keeps them."""
+    """Weights of the model's dtype, as transformers keeps them: [experts, in, out], or with `turned`
+    [experts, out, in]."""
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, turned: bool = False) -> None:
         super().__init__(bias)
-        self._weight = weight
+        self._stored = weight
+        self._weight = weight.mT if turned else weight
         widths = weight.shape[1:]
         self._is_aligned = all(width * weight.itemsize % ALIGNED == 0 for width in widths)
 
     def destinations(self, name: str) -> dict[str, Destination]:
-        return {name: Destination(self._weight), f"{name}_bias": Destination(self.bias)}
+        return {name: Destination(self._stored), **self.of_bias(name)}
 
     def multiply(self, x: Tensor, groups: Groups) -> Tensor:
         if x.is_cuda and self._is_aligned:

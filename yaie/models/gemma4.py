@@ -1,5 +1,5 @@
-"""Gemma 4 without experts (Gemma Team 2026): heads of two sizes, last layers that borrow keys and values
-of earlier ones, and an embedding of each token for each layer.
+"""Gemma 4 (Gemma Team 2026): heads of two sizes, last layers that borrow keys and values of earlier
+ones, and an embedding of each token for each layer, or experts.
 
 A layer that borrows keeps a copy of what it borrowed: each layer has its own part of the pool.
 """
@@ -17,6 +17,7 @@ from yaie.core.contracts import Attend, TransformerOps
 from yaie.models.adapter import ModelAdapter, register, widest
 from yaie.models.decoder_weights import KINDS, sliding_window
 from yaie.models.gemma import gelu_mul
+from yaie.models.gemma4_experts import GemmaExperts
 from yaie.models.layout import Destination, stacked, whole
 from yaie.models.rope import rope_tables
 from yaie.models.schemes import Scheme
@@ -61,6 +62,7 @@ class Layer:
     output: Scheme
     gate_up: Scheme
     down: Scheme
+    experts: GemmaExperts | None
     token_input: TokenInput | None
     scalar: Tensor
 
@@ -86,10 +88,13 @@ class Layer:
         }
         if not self.borrows:
             places["self_attn.k_norm.weight"] = Destination(self.head_norms.k)
-        return places | (self.token_input.destinations() if self.token_input else {})
+        more = (self.experts, self.token_input)
+        return places | {
+            name: place for part in more if part for name, place in part.destinations().items()
+        }
 
 
-@register("Gemma4ForCausalLM")
+@register("Gemma4ForCausalLM", "Gemma4UnifiedForCausalLM")
 class Gemma4Adapter(ModelAdapter):
     """A norm before and behind each sublayer, GELU as the gate, scores that are not scaled."""
 
@@ -107,7 +112,8 @@ class Gemma4Adapter(ModelAdapter):
         super().__init__(config, ops, dtype, device, max_length)
         hidden, count = config.hidden_size, config.num_hidden_layers
         self.eps = config.rms_norm_eps
-        self.width = config.hidden_size_per_layer_input
+        self.width = getattr(config, "hidden_size_per_layer_input", 0)  # "unified" has none
+        self.has_experts = self.rows_meet = _has_experts(config)
         self.kv_layers = []
         self._k_norms: dict[str, Tensor] = {}
         self._tables: dict[str, tuple[Tensor, Tensor]] = {}
@@ -136,13 +142,13 @@ class Gemma4Adapter(ModelAdapter):
         kinds, cap = config.layer_types, config.final_logit_softcapping
         lending = kinds[: len(kinds) - config.num_kv_shared_layers]
         return (
-            not config.enable_moe_block
-            and {*kinds} <= KINDS
+            {*kinds} <= KINDS
             and {*kinds} == {*lending}
             and config.hidden_activation == "gelu_pytorch_tanh"
             and config.use_bidirectional_attention != "all"
             and (cap is None or cap > 0)
             and hasattr(config, "per_layer_config")
+            and _has_enough(config)
         )
 
     @classmethod
@@ -187,6 +193,7 @@ class Gemma4Adapter(ModelAdapter):
             output=self.linear(whole(heads * dim, hidden, bias=bias)),
             gate_up=self.linear(stacked(hidden, [inner, inner])),
             down=self.linear(whole(inner, hidden)),
+            experts=GemmaExperts(self, config) if self.has_experts else None,
             token_input=self._token_input() if self.width else None,
             scalar=self.empty(1),
         )
@@ -235,6 +242,8 @@ class Gemma4Adapter(ModelAdapter):
             hidden = ops.rms_norm(hidden, given, eps)
             hidden, residual = ops.fused_add_rms_norm(hidden, residual, mlp_read, eps)
             hidden = layer.down(gelu_mul(layer.gate_up(hidden)))
+            if layer.experts is not None:
+                hidden = layer.experts(hidden, residual)
             residual = residual + ops.rms_norm(hidden, mlp_given, eps)
             if layer.token_input is not None and inputs is not None:
                 residual = residual + self._of_token(layer.token_input, residual, inputs[:, index])
@@ -273,3 +282,14 @@ class Gemma4Adapter(ModelAdapter):
     def logits(self, hidden: Tensor) -> Tensor:
         logits, cap = self.head.in_float32(hidden), self.config.final_logit_softcapping
         return logits if cap is None else logits.div_(cap).tanh_().mul_(cap)
+
+
+def _has_experts(config: Any) -> bool:
+    return bool(getattr(config, "enable_moe_block", False))
+
+
+def _has_enough(config: Any) -> bool:
+    """Whether there are as many experts as a token takes, if it takes some."""
+    return not _has_experts(config) or (
+        0 < (config.top_k_experts or 0) <= (config.num_experts or 0)
+    )

@@ -94,7 +94,7 @@ class BlockExperts(ExpertProducts):
     def __init__(self, inputs: int, bias: Tensor, products: BlockGemm) -> None:
         """inputs: of each product, a multiple of 32. bias: [experts, out]."""
         super().__init__(bias)
-        self._products = products
+        self._products, self._outputs = products, bias.shape[1]
         groups = inputs // BLOCK
         self._stored = torch.empty(*bias.shape, groups, 1 + BLOCK // PER_BYTE, dtype=torch.uint8)
         self._blocks = self._stored.flatten(2)
@@ -105,11 +105,11 @@ class BlockExperts(ExpertProducts):
         return {
             f"{name}{BLOCKS}": Destination(codes, filled=in_halves, parameters=PER_BYTE),
             f"{name}{SCALES}": Destination(scales, parameters=0),
-            f"{name}_bias": Destination(self.bias),
+            **self.of_bias(name),
         }
 
     def multiply(self, x: Tensor, groups: Groups) -> Tensor:
-        y = x.new_empty(len(x), self.bias.shape[1])
+        y = x.new_empty(len(x), self._outputs)
         for expert, rows in groups.spans():
             self._products.product(x[rows], self._blocks[expert], GGML, y[rows])
         return y
