@@ -12,11 +12,16 @@ from torch import Tensor
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from tests.engine.exact import Case, assert_empty, case_of, outputs, run
+from tests.models.plain_ops import PlainOps
 from tests.models.test_adapters import load, logits_in_two_chunks, random_sequences
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
 from yaie.backends.cpu import build
+from yaie.backends.cpu.blocks import CpuBlockGemm
+from yaie.backends.cpu.library import library
+from yaie.core.config import EngineConfig
 from yaie.core.errors import ModelError
+from yaie.models import ModelAdapter, ModelLoader
 from yaie.models.gguf.blocks import dequantised
 from yaie.models.gpt_oss import GptOssAdapter
 from yaie.models.mxfp4 import GGML, BlockExperts, dense, multiplied_out, put_in_halves
@@ -99,8 +104,7 @@ def case(folders: tuple[Path, Path]) -> Case:
     return Case(folders[0], right.prompts, right.expected)
 
 
-def is_in_blocks(engine: LLMEngine) -> bool:
-    adapter = engine.model.adapter
+def is_in_blocks(adapter: ModelAdapter) -> bool:
     assert isinstance(adapter, GptOssAdapter)
     products = [one for layer in adapter.layers for one in (layer.gate_up, layer.down)]
     (kind,) = {type(one) for one in products}
@@ -110,8 +114,8 @@ def is_in_blocks(engine: LLMEngine) -> bool:
 @pytest.mark.skipif(bool(build.missing()), reason=build.missing())
 def test_experts_stay_in_their_blocks_on_a_cpu(case: Case, folders: tuple[Path, Path]) -> None:
     packed, plain = case.engine(backend="cpu"), case.engine(backend="torch")
-    assert is_in_blocks(packed)
-    assert not is_in_blocks(plain)
+    assert is_in_blocks(packed.model.adapter)
+    assert not is_in_blocks(plain.model.adapter)
     assert packed.model.num_parameters == plain.model.num_parameters
     config = json.loads((folders[0] / "config.json").read_text())
     experts = 3 * config["num_hidden_layers"] * config["num_local_experts"] * 64 * 64
@@ -130,6 +134,31 @@ def test_greedy_tokens_are_those_of_transformers(case: Case, backend: str) -> No
     assert_empty(engine)
     chunks = case.engine(backend=backend, token_budget=16)
     assert outputs(run(chunks, case.prompts[:24])) == case.expected[:24]
+
+
+@pytest.mark.skipif(bool(build.missing()), reason=build.missing())
+def test_in_bfloat16_blocks_are_as_near_as_plain_experts(folders: tuple[Path, Path]) -> None:
+    def logits(folder: Path, dtype: str, gemm: Any = None) -> Tensor:
+        config = EngineConfig(model=str(folder), device="cpu", dtype=dtype)
+        adapter = ModelLoader(config, progress=False).load(PlainOps(), blocks=gemm).adapter
+        assert is_in_blocks(adapter) == (gemm is not None)
+        return torch.cat(logits_in_two_chunks(adapter, random_sequences((17, 40))))
+
+    exact = logits(folders[1], "float32")
+    plain = logits(folders[1], "bfloat16")
+    packed = logits(folders[0], "bfloat16", lambda: CpuBlockGemm(library()))
+    assert (packed - exact).norm() <= 1.2 * (plain - exact).norm()
+
+
+def test_plain_experts_are_taken_whatever_the_configuration_says(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """As after a fine-tuning whose configuration was copied from the published one."""
+    folder = shutil.copytree(folders[1], tmp_path / "tuned")
+    config = json.loads((folder / "config.json").read_text()) | {"quantization_config": TOLD}
+    (folder / "config.json").write_text(json.dumps(config))
+    engine = LLMEngine(model=str(folder), device="cpu", num_blocks=16)
+    assert not is_in_blocks(engine.model.adapter)
 
 
 @pytest.mark.skipif(bool(build.missing()), reason=build.missing())
