@@ -20,7 +20,7 @@ from yaie.cuda.nvcc import find_nvcc
 from yaie.curriculum.manifest import load_curriculum
 from yaie.models.tutor import TUTOR_PATH
 
-# Rotation and groups; heads normed; windows, softcap, sinks and odd heads through the generic adapter.
+# Rotation and groups; heads normed; windows, softcap, sinks and odd heads; experts.
 FAMILIES = ("tutor", "llama-tied", "qwen3", "gpt2", "mistral", "gemma2", "gemma3", "gpt_oss")
 ROUNDING = 1e-4
 MAX_TOKENS = 16
@@ -99,11 +99,11 @@ def test_cuda_on_the_cpu_gives_the_tokens_of_pytorch(plain: list[list[int]]) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
-def test_windows_softcap_and_sinks_of_transformers_models(
+@pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "phi3"])
+def test_windows_softcap_and_sinks(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gpt-oss by the generic adapter, whose queries and keys lie in memory as transformers likes it."""
+    """Phi-3 by the generic adapter, whose queries and keys lie in memory as transformers likes it."""
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("needs a C++ compiler")
     monkeypatch.setattr("yaie.backends.attention_plan.GATHER_FROM", 4)

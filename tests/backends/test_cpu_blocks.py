@@ -1,4 +1,4 @@
-"""Products with a GGUF's blocks are those of the unpacked weights."""
+"""Products with blocks of a GGUF, or of MXFP4, are those of the unpacked weights."""
 
 from collections.abc import Iterator
 
@@ -12,6 +12,7 @@ from tests.models.gguf.tiny_ggufs import random_bytes
 from yaie.backends.cpu import build
 from yaie.backends.cpu.blocks import KINDS, STRIP, CpuBlockGemm
 from yaie.backends.cpu.library import library
+from yaie.models.mxfp4 import GGML
 
 pytestmark = pytest.mark.skipif(bool(build.missing()), reason=build.missing())
 INPUTS = 512
@@ -72,6 +73,16 @@ def test_a_weight_of_several_strips(gemm: CpuBlockGemm) -> None:
     gemm.product(x, blocks, 3, out)
     wanted = x @ numbers.t()
     assert (out - wanted).abs().max() <= 1e-4 * wanted.abs().max()
+
+
+def test_every_code_and_scale_of_mxfp4(gemm: CpuBlockGemm) -> None:
+    codes = np.tile(np.arange(256, dtype=np.uint8), 255).reshape(-1, 16)
+    blocks = np.concatenate([np.arange(255, dtype=np.uint8).repeat(16)[:, None], codes], 1)
+    out = torch.empty(255, 16 * 32)
+    gemm.unpack(torch.from_numpy(blocks), GGML, out)
+    with np.errstate(over="ignore"):  # the largest number times the largest scale
+        wanted = torch.from_numpy(quants.dequantize(blocks, GGMLQuantizationType.MXFP4))
+    assert torch.equal(out.view(-1, 32), wanted)
 
 
 @pytest.mark.parametrize("number", sorted(KINDS))

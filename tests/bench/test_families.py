@@ -26,10 +26,12 @@ def test_a_refusal_is_quoted_without_its_frame() -> None:
 def test_what_people_ask_for_is_served() -> None:
     for name in ("gemma3", "gemma3n", "gemma4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe"):
         assert RECORDED[name]["is"].startswith("half")
-    own = "llama mistral qwen2 qwen3 gpt2 gemma2 gemma3_text olmo2 olmo3 granite"
+    own = (
+        "llama mistral qwen2 qwen3 gpt2 gemma2 gemma3_text gemma4_text olmo2 olmo3 granite gpt_oss"
+    )
     for name in own.split():
         assert RECORDED[name]["is"] == "own"
-    for name in ("gpt_oss", "granitemoehybrid", "smollm3", "qwen3_moe", "mixtral"):
+    for name in ("granitemoehybrid", "smollm3", "qwen3_moe", "mixtral"):
         assert RECORDED[name]["is"] == "generic"
 
 

@@ -18,8 +18,8 @@ ALONE = 16
 """Each length at least once: one at a time, more prompts take long and show nothing else."""
 FAMILIES = (
     "llama llama3-rope llama-yarn mistral qwen2 qwen3 gpt2 "
-    "gemma2 gemma3 gemma3-linear olmo2 olmo3 granite granite4-rope "
-    "phi3 opt gpt_neox gpt_oss granite4 moe-qwen2"
+    "gemma2 gemma3 gemma3-linear gemma4 gemma4-31b gemma4-26b olmo2 olmo3 granite granite4-rope "
+    "gpt_oss gpt_oss-20b gpt_oss-120b phi3 opt gpt_neox granite4 moe-qwen2"
 ).split()
 ALL = ("tutor", *FAMILIES)
 # Rotary and learned positions; windows in some layers; a model of transformers' own.

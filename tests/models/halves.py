@@ -256,7 +256,8 @@ HALVES: dict[str, Callable[[], Any]] = {
 """Made by the configurations of published checkpoints, with other numbers."""
 
 BY_HAND = {
-    "gemma3-image", "mistral3", "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "smolvlm", "idefics3", "llava",
+    "gemma3-image", "gemma4-shared", "gemma4-moe", "mistral3", "qwen2-vl", "qwen2.5-vl", "qwen3-vl",
+    "smolvlm", "idefics3", "llava",
 }  # fmt: skip
 """Those whose decoder has an adapter here."""
 

@@ -1,8 +1,9 @@
-"""gpt-oss as it is published: experts in MXFP4."""
+"""gpt-oss as it is published: experts in MXFP4, kept in their blocks or multiplied out."""
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +11,20 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
+from tests.engine.exact import Case, assert_empty, case_of, outputs, run
+from tests.models.plain_ops import PlainOps
 from tests.models.test_adapters import load, logits_in_two_chunks, random_sequences
 from tests.models.tiny import tiny_model
+from yaie import LLMEngine
+from yaie.backends.cpu import build
+from yaie.backends.cpu.blocks import CpuBlockGemm
+from yaie.backends.cpu.library import library
+from yaie.core.config import EngineConfig
 from yaie.core.errors import ModelError
-from yaie.models.mxfp4 import dense, multiplied_out
+from yaie.models import ModelAdapter, ModelLoader
+from yaie.models.gguf.blocks import dequantised
+from yaie.models.gpt_oss import GptOssAdapter
+from yaie.models.mxfp4 import GGML, BlockExperts, dense, multiplied_out, put_in_halves
 
 TOLD = {
     "quant_method": "mxfp4",
@@ -54,7 +65,7 @@ def test_every_code_and_the_ends_of_the_scale() -> None:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(as published, with the weights that it stands for)."""
     root = tmp_path_factory.mktemp("mxfp4")
-    right = tiny_model("gpt_oss_even", root / "right")
+    right = tiny_model("gpt_oss-20b", root / "right")
     packed = shutil.copytree(right, root / "packed")
     weights = load_file(right / "model.safetensors")
     stored: dict[str, Tensor] = {}
@@ -86,17 +97,116 @@ def test_a_published_checkpoint_is_the_model_of_its_numbers(folders: tuple[Path,
     assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
 
 
-@pytest.mark.nightly
-def test_its_greedy_tokens_are_those_of_transformers(folders: tuple[Path, Path]) -> None:
-    from tests.engine.exact import outputs, run
-    from tests.engine.oracle import greedy, make_prompts
-    from yaie import LLMEngine
+@pytest.fixture(scope="module")
+def case(folders: tuple[Path, Path]) -> Case:
+    """The published checkpoint, and the tokens of the weights that transformers unpacks it to."""
+    right = case_of(folders[1])
+    return Case(folders[0], right.prompts, right.expected)
 
-    prompts = make_prompts(24, vocab=256)
-    expected, margins = greedy(folders[1], prompts, 17)
-    engine = LLMEngine(model=str(folders[0]), device="cpu", num_blocks=256)
-    for ours, wanted, margin in zip(outputs(run(engine, prompts)), expected, margins, strict=True):
-        assert ours == wanted or margin < 1e-4
+
+def is_in_blocks(adapter: ModelAdapter) -> bool:
+    assert isinstance(adapter, GptOssAdapter)
+    products = [one for layer in adapter.layers for one in (layer.gate_up, layer.down)]
+    (kind,) = {type(one) for one in products}
+    return kind is BlockExperts
+
+
+@pytest.mark.skipif(bool(build.missing()), reason=build.missing())
+def test_experts_stay_in_their_blocks_on_a_cpu(case: Case, folders: tuple[Path, Path]) -> None:
+    packed, plain = case.engine(backend="cpu"), case.engine(backend="torch")
+    assert is_in_blocks(packed.model.adapter)
+    assert not is_in_blocks(plain.model.adapter)
+    assert packed.model.num_parameters == plain.model.num_parameters
+    config = json.loads((folders[0] / "config.json").read_text())
+    experts = 3 * config["num_hidden_layers"] * config["num_local_experts"] * 64 * 64
+    saved = plain.model.weight_bytes - packed.model.weight_bytes
+    assert saved == experts * 4 - experts // 32 * 17
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+def test_greedy_tokens_are_those_of_transformers(case: Case, backend: str) -> None:
+    """Together, again with their prefixes cached, and in chunks."""
+    if backend == "cpu" and build.missing():
+        pytest.skip(build.missing())
+    engine = case.engine(backend=backend)
+    assert outputs(run(engine, case.prompts)) == case.expected
+    assert outputs(run(engine, case.prompts)) == case.expected
+    assert_empty(engine)
+    chunks = case.engine(backend=backend, token_budget=16)
+    assert outputs(run(chunks, case.prompts[:24])) == case.expected[:24]
+
+
+@pytest.mark.skipif(bool(build.missing()), reason=build.missing())
+def test_in_bfloat16_blocks_are_as_near_as_plain_experts(folders: tuple[Path, Path]) -> None:
+    def logits(folder: Path, dtype: str, gemm: Any = None) -> Tensor:
+        config = EngineConfig(model=str(folder), device="cpu", dtype=dtype)
+        adapter = ModelLoader(config, progress=False).load(PlainOps(), blocks=gemm).adapter
+        assert is_in_blocks(adapter) == (gemm is not None)
+        return torch.cat(logits_in_two_chunks(adapter, random_sequences((17, 40))))
+
+    exact = logits(folders[1], "float32")
+    plain = logits(folders[1], "bfloat16")
+    packed = logits(folders[0], "bfloat16", lambda: CpuBlockGemm(library()))
+    assert (packed - exact).norm() <= 1.2 * (plain - exact).norm()
+
+
+def test_plain_experts_are_taken_whatever_the_configuration_says(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """As after a fine-tuning whose configuration was copied from the published one."""
+    folder = shutil.copytree(folders[1], tmp_path / "tuned")
+    config = json.loads((folder / "config.json").read_text()) | {"quantization_config": TOLD}
+    (folder / "config.json").write_text(json.dumps(config))
+    engine = LLMEngine(model=str(folder), device="cpu", num_blocks=16)
+    assert not is_in_blocks(engine.model.adapter)
+
+
+@pytest.mark.skipif(bool(build.missing()), reason=build.missing())
+def test_greedy_tokens_alone_and_after_preemption(case: Case) -> None:
+    engine = case.engine(backend="cpu")
+    alone = [outputs(run(engine, [prompt]))[0] for prompt in case.prompts[:8]]
+    assert alone == case.expected[:8]
+    small = case.engine(backend="cpu", num_blocks=22, max_num_seqs=16, watermark=0.0)
+    requests = run(small, case.prompts)
+    assert sum(request.num_preemptions for request in requests) >= 10
+    assert outputs(requests) == case.expected
+
+
+def test_blocks_in_the_order_of_a_gguf_are_the_same_numbers() -> None:
+    """By the reader of GGUFs, whose oracle is their package."""
+    codes, scales = random_pair(3, 8, 96)
+    wanted = dense(codes, scales, torch.float32)
+    put_in_halves(codes)
+    blocks = torch.cat([scales[..., None], codes], dim=-1)
+    numbers = dequantised(blocks.flatten(2).flatten(0, 1), GGML)
+    assert torch.equal(numbers.view(3, 8, 96).mT, wanted)
+
+
+def test_a_checkpoint_without_a_scale_is_told(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(folders[0], tmp_path / "cut")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.mlp.experts.down_proj_scales"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"down_proj_scales is not|missing .*down_proj_scales"):
+        LLMEngine(model=str(folder), device="cpu", num_blocks=16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"hidden_act": "swiglu_oai"}, "the activation .*swiglu_oai.*, which this installation"),
+        ({"quantization_config": {"quant_method": "quark"}}, r"quantised \(quark\), which is not"),
+        ({"quantization_config": {"quant_method": "mxfp8"}}, r"quantised \(mxfp8\), which is not"),
+    ],
+)
+def test_what_is_not_read_is_told(
+    folders: tuple[Path, Path], tmp_path: Path, changes: dict[str, Any], told: str
+) -> None:
+    folder = shutil.copytree(folders[1], tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(ModelError, match=told):
+        load(folder)
 
 
 def test_a_half_of_a_pair_is_named() -> None:

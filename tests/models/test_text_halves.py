@@ -21,8 +21,8 @@ from yaie.models.generic import GenericAdapter
 from yaie.models.weights import StoredTensor
 
 Half = Callable[[str], Path]
-OFTEN = ("qwen3-vl", "qwen3-vl-moe", "gemma4-shared")
-"""By hand; a part of a model; a model of its own."""
+OFTEN = ("qwen3-vl", "gemma4-shared", "qwen3-vl-moe", "ministral3")
+"""By hand, twice; a part of a model; a model of its own."""
 of_every_family = pytest.mark.parametrize("family", nightly_but(OFTEN, HALVES))
 
 

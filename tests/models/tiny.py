@@ -104,6 +104,38 @@ _GPT_OSS: dict[str, Any] = {
     "sliding_window": 24,
     **_rope(rope_type="default"),
 }
+_GEMMA4: dict[str, Any] = {
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "sliding_window": 24,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {
+            "rope_type": "proportional",
+            "partial_rotary_factor": 0.25,
+            "rope_theta": 1e6,
+        },
+    },
+}
+_PUBLISHED_GPT_OSS: dict[str, Any] = {
+    **_GPT_OSS,
+    "hidden_size": 64,  # as wide as an expert, and narrower than all heads together
+    "intermediate_size": 64,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 1,
+    "num_experts_per_tok": 4,
+    **_rope(
+        rope_type="yarn",
+        rope_theta=150000.0,
+        factor=32.0,
+        beta_fast=32.0,
+        beta_slow=1.0,
+        truncate=False,
+        original_max_position_embeddings=CONTEXT // 32,
+    ),
+}
 _LFM2: dict[str, Any] = {
     **_LLAMA,
     "num_hidden_layers": 5,
@@ -196,6 +228,39 @@ FAMILIES: dict[str, Callable[[], Any]] = {
             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
         },
     ),
+    "gemma4": _of(  # E2B: the last two layers borrow keys and values, each token speaks to each layer
+        "Gemma4TextConfig",
+        _LLAMA,
+        _GEMMA4,
+        hidden_size_per_layer_input=16,
+        vocab_size_per_layer_input=VOCAB,
+        num_kv_shared_layers=2,
+        use_double_wide_mlp=True,
+        final_logit_softcapping=30.0,
+    ),
+    "gemma4-31b": _of(  # keys are values where a layer sees all of a text
+        "Gemma4TextConfig",
+        _LLAMA,
+        _GEMMA4,
+        hidden_size_per_layer_input=0,
+        attention_k_eq_v=True,
+        num_global_key_value_heads=1,
+        use_bidirectional_attention="vision",
+        tie_word_embeddings=False,
+    ),
+    "gemma4-26b": _of(  # experts beside a dense part
+        "Gemma4TextConfig",
+        _LLAMA,
+        _GEMMA4,
+        hidden_size_per_layer_input=0,
+        attention_k_eq_v=True,
+        num_global_key_value_heads=1,
+        enable_moe_block=True,
+        num_experts=6,
+        top_k_experts=3,
+        moe_intermediate_size=32,
+    ),
+    "gemma4-12b": _of("Gemma4UnifiedTextConfig", _LLAMA, _GEMMA4, attention_k_eq_v=True),
     "phi3": _of("Phi3Config", _LLAMA, sliding_window=24),
     "phi3-longrope": _of(
         "Phi3Config",
@@ -254,7 +319,21 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         tie_word_embeddings=True,
     ),
     "gpt_oss": _of("GptOssConfig", _LLAMA, **_GPT_OSS),
-    "gpt_oss_even": _of("GptOssConfig", _LLAMA, **_GPT_OSS, intermediate_size=96),
+    "gpt_oss-20b": _of(
+        "GptOssConfig",
+        _LLAMA,
+        _PUBLISHED_GPT_OSS,
+        num_hidden_layers=2,
+        num_local_experts=8,
+    ),
+    "gpt_oss-120b": _of(
+        "GptOssConfig",
+        _LLAMA,
+        _PUBLISHED_GPT_OSS,
+        num_hidden_layers=3,
+        num_local_experts=16,
+        tie_word_embeddings=True,  # which is not published, and transformers has it
+    ),
     "moe-qwen2": _of(  # makes a mask of windows that no layer uses
         "Qwen2MoeConfig",
         _LLAMA,
@@ -303,7 +382,8 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 }
 
 _BY_HAND = (
-    "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "olmo", "granite",
+    "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "gemma4", "olmo",
+    "granite", "gpt_oss",
 )  # fmt: skip
 _IN_PART = ("granite4",)
 """Of these families, but not as any published model is: without positions."""

@@ -2,6 +2,7 @@
 runs beside it and however it was cut, cached or preempted."""
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ ASKED = SamplingParams(
 )
 LENGTH = 37
 FAMILIES = ["llama", "qwen2", "gpt2", "gpt_oss"]
-"""gpt_oss runs through transformers, and its rows meet at experts."""
+"""Rows of gpt_oss meet at experts."""
 
 Outcome = tuple[list[int], torch.Tensor]
 
@@ -191,6 +192,12 @@ def test_a_place_in_the_tile_or_a_neighbour_is_enough(
 
     monkeypatch.setattr(adapter, "forward", meeting)
     assert not deterministic.rows_are_independent(adapter)
+
+
+def test_model_with_experts_runs_one_token_at_a_time(tmp_path: Path) -> None:
+    folder = tiny_model("gpt_oss", tmp_path / "gpt_oss")
+    adapter = LLMEngine(model=str(folder), num_blocks=8).model.adapter
+    assert deterministic.TiledAdapter(adapter).tile == 1
 
 
 def test_sampler_is_given_one_row_at_a_time(llama: str, monkeypatch: pytest.MonkeyPatch) -> None:

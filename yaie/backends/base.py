@@ -177,7 +177,7 @@ class Backend(ABC):
         return PackedGemm(int8.product, product)
 
     def make_block_gemm(self, device: torch.device) -> BlockGemm | None:
-        """What multiplies weights in the blocks of a GGUF; None if they are to be unpacked."""
+        """What multiplies weights in the blocks of a GGUF or of MXFP4; None if they are unpacked."""
         return None
 
     def refuse_misfits(self, layers: Sequence[KVLayerSpec], dtype: torch.dtype) -> None:

@@ -60,7 +60,7 @@ class InvariantGemm(FusedGemm, Protocol):
 
 
 class BlockGemm(Protocol):
-    """Products with weights that stay in the blocks of a GGUF.
+    """Products with weights that stay in the blocks of a GGUF or, on their own, in those of MXFP4.
 
     kinds: ggml's numbers of the types of blocks that it takes.
     """

@@ -84,6 +84,13 @@ class ModelAdapter(ABC):
     keeps_states: ClassVar[bool] = False
     """Whether some of its layers keep a state instead of keys and values: then it has `state_layers`."""
 
+    takes_mxfp4: ClassVar[bool] = False
+    """Whether it takes experts in MXFP4 as they are published, where a backend has products for them."""
+
+    rows_meet: bool = False
+    """Whether rows of a step meet in products whose size depends on what the rows are, as at experts:
+    then rounding may make a row come out otherwise beside others."""
+
     checkpoint_prefix: str = ""
     """Leading part of tensor names that some checkpoints of the family leave out."""
 

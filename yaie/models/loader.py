@@ -15,7 +15,9 @@ from yaie.core.errors import ConfigError, ModelError, YaieError
 from yaie.core.gemm import BlockGemm, PackedGemm
 from yaie.models import (  # noqa: F401  (importing registers them)
     gemma,
+    gemma4,
     gpt2,
+    gpt_oss,
     granite,
     granite4,
     lfm2,
@@ -154,8 +156,8 @@ class ModelLoader:
         """Download what is missing, and load. ops: the part that a hand-written adapter computes with.
         dtypes: those that a CPU's dtype is chosen from; all if None. products: makes what multiplies
         packed weights, asked for if the checkpoint has some. shard: what is held of the model; all if
-        None. blocks: makes what multiplies a GGUF's weights as they lie in the file, asked for if the
-        model is one; without it they are unpacked.
+        None. blocks: makes what multiplies a GGUF's weights or experts in MXFP4 as they lie in the file,
+        asked for if the model has some; without it they are unpacked.
 
         Raises ModelError if weights or tokenizer cannot be had or do not fit config.json.
         """
@@ -212,7 +214,8 @@ class ModelLoader:
         refuse_absurd(folder, wrong)
         swapped = self._settle_head(files, shapes, names)
         try:
-            adapter = self._adapter(ops, products, shard, blocks if is_gguf_list(files) else None)
+            gemm = self._block_gemm(files, shapes, blocks)
+            adapter = self._adapter(ops, products, shard, gemm)
             with loading_bar(self.name, total_bytes(files), self._progress) as advance:
                 # A rank reads its part of each tensor, and blocks of a GGUF are taken as they lie there.
                 by_parts = shard is not None or (
@@ -224,7 +227,7 @@ class ModelLoader:
                     tensors = self._half.language_tensors(tensors)
                 if self._format is not None:
                     tensors = iter(self._format.usual_names(tensors))
-                if self._multiplies_out:
+                if self._multiplies_out and gemm is None:
                     from yaie.models.mxfp4 import multiplied_out
 
                     tensors = multiplied_out(tensors, self.dtype)
@@ -298,17 +301,34 @@ class ModelLoader:
             sizes = fitting_sizes(heads, kv_heads, inner)
             check_cuts(self.name, size, self._format, partial(kind.cuts, model), sizes)
 
+    def _block_gemm(
+        self,
+        files: list[Path],
+        names: Collection[str],
+        blocks: Callable[[], BlockGemm | None] | None,
+    ) -> BlockGemm | None:
+        """What multiplies weights that stay in blocks; None if there are none, or if they are unpacked.
+        names: of the checkpoint's tensors."""
+        if blocks is None or self._format is not None:
+            return None
+        if not self._multiplies_out:
+            return blocks() if is_gguf_list(files) and self._kind.takes_packed else None
+        from yaie.models.mxfp4 import BLOCKS, GGML
+
+        has_some = any(name.endswith(BLOCKS) for name in names)
+        gemm = blocks() if self._kind.takes_mxfp4 and has_some else None
+        return gemm if gemm is not None and GGML in gemm.kinds else None
+
     def _adapter(
         self,
         ops: TransformerOps,
         products: Callable[[], PackedGemm] | None,
         shard: Whole | None,
-        blocks: Callable[[], BlockGemm | None] | None,
+        gemm: BlockGemm | None,
     ) -> ModelAdapter:
         how = self._config, ops, self.dtype, self.device, self.max_length
         more: dict[str, Any] = {} if shard is None else {"shard": shard}
         if self._format is None:
-            gemm = blocks() if blocks is not None and self._kind.takes_packed else None
             if gemm is not None:
                 from yaie.models.schemes.blocks import BlockPacking
 

@@ -1,4 +1,7 @@
-"""MXFP4, in which gpt-oss is published: experts in four bits, multiplied out as they are loaded.
+"""MXFP4, in which gpt-oss is published: experts in four bits.
+
+They stay in four bits (`BlockExperts`) where an adapter takes them and a backend multiplies them, on a
+CPU. Otherwise they are multiplied out as they are loaded.
 
 By the OCP Microscaling Formats specification (version 1.0, 2023, sections 5.3.3 and 6): 32 numbers of
 four bits (E2M1) share a power of two (E8M0, stored with 127 added).
@@ -6,16 +9,25 @@ four bits (E2M1) share a power of two (E8M0, stored with 127 added).
 name_blocks   [..., out, in / 32, 16] uint8   two numbers a byte, the first in its lower half
 name_scales   [..., out, in / 32] uint8
 name          [..., in, out]                  what they stand for, as transformers keeps experts
+
+A GGUF has the same in one block of 17 bytes: the scale, then the codes, where a byte's lower half is one
+of the first 16 numbers and the upper half one of the others. What is kept here is in this order.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from yaie.core.errors import ModelError
+from yaie.core.gemm import BlockGemm
+from yaie.models.experts import ExpertProducts, Groups
+from yaie.models.layout import Destination
 
+GGML = 39
+"""ggml's number of this type, by which a `BlockGemm` knows it."""
 BLOCKS, SCALES = "_blocks", "_scales"
 PER_BYTE, BLOCK, BIAS = 2, 32, 127
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -74,6 +86,42 @@ def dense(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
         scaled = torch.ldexp(numbers, exponents.int()[..., None] - BIAS)
         flat[expert].copy_(scaled.flatten(1).t())
     return weight
+
+
+class BlockExperts(ExpertProducts):
+    """Weights that stay in their blocks. A step reads those of the experts that its tokens chose."""
+
+    def __init__(self, inputs: int, bias: Tensor, products: BlockGemm) -> None:
+        """inputs: of each product, a multiple of 32. bias: [experts, out]."""
+        super().__init__(bias)
+        self._products, self._outputs = products, bias.shape[1]
+        groups = inputs // BLOCK
+        self._stored = torch.empty(*bias.shape, groups, 1 + BLOCK // PER_BYTE, dtype=torch.uint8)
+        self._blocks = self._stored.flatten(2)
+
+    def destinations(self, name: str) -> dict[str, Destination]:
+        scales, codes = self._stored[..., 0], self._stored[..., 1:]
+        in_halves = partial(put_in_halves, codes)
+        return {
+            f"{name}{BLOCKS}": Destination(codes, filled=in_halves, parameters=PER_BYTE),
+            f"{name}{SCALES}": Destination(scales, parameters=0),
+            **self.of_bias(name),
+        }
+
+    def multiply(self, x: Tensor, groups: Groups) -> Tensor:
+        y = x.new_empty(len(x), self._outputs)
+        for expert, rows in groups.spans():
+            self._products.product(x[rows], self._blocks[expert], GGML, y[rows])
+        return y
+
+
+def put_in_halves(codes: Tensor) -> None:
+    """Change blocks [experts, out, in / 32, 16] of neighbours in a byte into ggml's order, in place."""
+    for expert in codes:
+        before, behind = expert.split(BLOCK // PER_BYTE // 2, dim=-1)
+        low = (before & 15) | (behind << 4)
+        high = (before >> 4) | (behind & 240)
+        expert.copy_(torch.stack([low, high], dim=-1).flatten(-2))
 
 
 def _pairs() -> Tensor:

@@ -67,7 +67,7 @@ def unsupported(architecture: str, reason: str) -> ModelError:
     """The error for an architecture that cannot be served."""
     return ModelError(
         f"the architecture {architecture} is not supported: {reason}. What works: Llama, Mistral, "
-        "Qwen2, Qwen3, Gemma 2 and 3, OLMo 2 and 3, Granite, GPT-2, LFM2, Qwen3.5, and the decoder-only "
-        "models of transformers that attend through its AttentionInterface (Gemma 4, Phi, OPT, GPT-NeoX "
-        "and others)."
+        "Qwen2, Qwen3, Gemma 2 to 4, OLMo 2 and 3, Granite, gpt-oss, GPT-2, LFM2, Qwen3.5, and the "
+        "decoder-only models of transformers that attend through its AttentionInterface (Gemma 3n, Phi, "
+        "OPT, GPT-NeoX and others)."
     )

@@ -177,9 +177,11 @@ def _row(batch: SamplingBatch, row: int) -> SamplingBatch:
 def rows_are_independent(adapter: ModelAdapter) -> bool:
     """Whether a token in a tile comes out the same at any place in it, beside any others.
 
-    Only hand-written adapters are tried: a model of transformers may send tokens to experts, and which
-    of them meet there shows in no trial.
+    Only hand-written adapters without experts are tried: which tokens meet at an expert, in a product
+    whose size is their number, shows in no trial.
     """
+    if adapter.rows_meet:
+        return False
     if registered_adapter(adapter.config.architectures[0], adapter.config) is not type(adapter):
         return False
     generator = torch.Generator().manual_seed(0)

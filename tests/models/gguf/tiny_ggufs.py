@@ -64,7 +64,7 @@ def random_blocks(kind: Type) -> Quantised:
 
 SCALES = {
     "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q4_K": (0, 2),
-    "Q5_K": (0, 2), "Q6_K": (208,),
+    "Q5_K": (0, 2), "Q6_K": (208,), "MXFP4": (),
 }  # fmt: skip
 """Where in a block its float16 numbers are."""
 
@@ -77,6 +77,8 @@ def random_bytes(
     for at in SCALES[kind.name]:
         numbers = (generator.standard_normal(blocks) * scale).astype(np.float16)
         data[:, at : at + 2] = numbers[:, None].view(np.uint8)
+    if kind == Type.MXFP4:  # a power of two, in one byte
+        data[:, 0] = generator.integers(120, 125, blocks) + round(np.log2(scale))
     return data
 
 

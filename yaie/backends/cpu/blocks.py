@@ -6,8 +6,8 @@ from torch import Tensor
 
 from yaie.backends.cpu.library import Library
 
-KINDS = frozenset({2, 3, 8, 12, 14})
-"""Q4_0, Q4_1, Q8_0, Q4_K and Q6_K, by ggml's numbers, as `blocks.cpp` has them."""
+KINDS = frozenset({2, 3, 8, 12, 14, 39})
+"""Q4_0, Q4_1, Q8_0, Q4_K, Q6_K and MXFP4, by ggml's numbers, as `blocks.cpp` has them."""
 LARGE = frozenset({12, 14})
 """Those with 256 numbers in a block; the others have 32."""
 FEW_ROWS = {torch.float32: 8, torch.bfloat16: 4}

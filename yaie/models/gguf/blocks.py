@@ -35,6 +35,7 @@ KINDS = {
     12: Kind("Q4_K", 256, 144),
     13: Kind("Q5_K", 256, 176),
     14: Kind("Q6_K", 256, 210),
+    39: Kind("MXFP4", 32, 17),
 }
 """By ggml's number."""
 
@@ -139,6 +140,17 @@ def _q6_k(blocks: Tensor) -> Tensor:
     return factor[..., None] * codes.view(-1, 16, 16)
 
 
+_DOUBLED = torch.tensor(
+    [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=torch.float32
+)
+"""What the codes of MXFP4 stand for, times two."""
+
+
+def _mxfp4(blocks: Tensor) -> Tensor:
+    """A power of two, stored with 127 added, for 32 codes."""
+    return torch.ldexp(_DOUBLED[_nibbles(blocks[:, 1:]).int()], blocks[:, :1].int() - 128)
+
+
 _UNPACK: dict[str, Callable[[Tensor], Tensor]] = {
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
@@ -148,4 +160,5 @@ _UNPACK: dict[str, Callable[[Tensor], Tensor]] = {
     "Q4_K": _q4_k,
     "Q5_K": _q5_k,
     "Q6_K": _q6_k,
+    "MXFP4": _mxfp4,
 }

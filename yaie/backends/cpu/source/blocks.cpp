@@ -1,4 +1,4 @@
-// Weights in the blocks of GGUF files, multiplied as they lie there: 32 or 256 numbers of a row share what
+// Weights in the blocks of GGUF files and of MXFP4, multiplied as they lie there: 32 or 256 numbers of a row share what
 // they are multiplied with, and become float32 in registers, right before they meet x. So a step reads four
 // or eight bits of each weight, and its sums are those of unpacked weights but for their order.
 //
@@ -66,6 +66,32 @@ inline Bytes nibbles(const uint8_t* codes, int v) {
     return first < 16 ? bytes & 15 : bytes >> 4;
 }
 
+// Codes of four bits (E2M1) as twice the numbers that they stand for, which are whole.
+inline SignedBytes doubled(Bytes codes) {
+    alignas(16) static constexpr int8_t NUMBERS[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                       0, -1, -2, -3, -4, -6, -8, -12};
+#if defined(__AVX2__)
+    __m128i places = _mm_setzero_si128();
+    std::memcpy(&places, &codes, sizeof codes);
+    const __m128i found = _mm_shuffle_epi8(read<__m128i>(NUMBERS), places);
+    SignedBytes numbers;
+    std::memcpy(&numbers, &found, sizeof numbers);
+    return numbers;
+#else
+    SignedBytes numbers;
+    for (int lane = 0; lane < LANES; lane++) numbers[lane] = NUMBERS[codes[lane]];
+    return numbers;
+#endif
+}
+
+// Half of the power of two that an exponent stands for (E8M0, 127 is 1): codes are twice what they are.
+inline float half_power(uint8_t exponent) {
+    const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : uint32_t(exponent - 1) << 23;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+
 struct Q8_0 {
     static constexpr int BYTES = 34, PARTS = 1;
     const uint8_t* block;
@@ -125,6 +151,14 @@ struct Q6_K {
         const float factor = scale * float(int8_t(block[192 + 2 * i + at / 16]));
         return widened(codes) * factor - 32.0f * factor;
     }
+};
+
+struct MXFP4 {
+    static constexpr int BYTES = 17, PARTS = 1;
+    const uint8_t* block;
+    float scale;
+    explicit MXFP4(const uint8_t* at) : block(at), scale(half_power(at[0])) {}
+    Floats part(int, int v) const { return widened(doubled(nibbles(block + 1, v))) * scale; }
 };
 
 struct Product {
@@ -230,6 +264,7 @@ int yaie_blocks_product(const float* x, const uint8_t* blocks, float* out, int64
         case 8: multiply<Q8_0>(call, threads); return 1;
         case 12: multiply<Q4_K>(call, threads); return 1;
         case 14: multiply<Q6_K>(call, threads); return 1;
+        case 39: multiply<MXFP4>(call, threads); return 1;
     }
     return 0;
 }
@@ -243,6 +278,7 @@ int yaie_blocks_numbers(const uint8_t* blocks, void* out, int64_t count, int kin
         case 8: unpack_as<Q8_0>(blocks, out, count, is_bfloat16, threads); return 1;
         case 12: unpack_as<Q4_K>(blocks, out, count, is_bfloat16, threads); return 1;
         case 14: unpack_as<Q6_K>(blocks, out, count, is_bfloat16, threads); return 1;
+        case 39: unpack_as<MXFP4>(blocks, out, count, is_bfloat16, threads); return 1;
     }
     return 0;
 }

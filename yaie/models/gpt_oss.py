@@ -1,0 +1,205 @@
+"""gpt-oss (OpenAI 2025): experts in all layers, sinks beside the keys, a window in every other layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from yaie.core.batch import AttentionSpec, KVLayerSpec, Rotation
+from yaie.core.contracts import Attend, TransformerOps
+from yaie.models.adapter import ModelAdapter, register, widest
+from yaie.models.decoder_weights import KINDS, sliding_window
+from yaie.models.experts import ExpertProducts, Groups, PlainExperts, best_of, mixed
+from yaie.models.layout import Destination, stacked, whole
+from yaie.models.rope import rope_tables
+from yaie.models.schemes import Scheme
+from yaie.models.stated import Stated
+
+if TYPE_CHECKING:
+    from yaie.models.schemes.blocks import BlockPacking
+
+GATE_UP, DOWN = "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+
+
+@dataclass(slots=True)
+class Layer:
+    """norm, mlp_norm: [hidden], before attention and before the experts. sinks: [heads], those of
+    `attention`. gate_up gives gate and up in turns."""
+
+    norm: Tensor
+    qkv: Scheme
+    sinks: Tensor
+    attention: AttentionSpec
+    output: Scheme
+    mlp_norm: Tensor
+    router: Scheme
+    gate_up: ExpertProducts
+    down: ExpertProducts
+
+    def destinations(self) -> dict[str, Destination]:
+        """By name within the layer."""
+        return {
+            "input_layernorm.weight": Destination(self.norm),
+            **self.qkv.destinations("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+            "self_attn.sinks": Destination(self.sinks),
+            **self.output.destinations("self_attn.o_proj"),
+            "post_attention_layernorm.weight": Destination(self.mlp_norm),
+            **self.router.destinations("mlp.router"),
+            **self.gate_up.destinations(GATE_UP),
+            **self.down.destinations(DOWN),
+        }
+
+
+@register("GptOssForCausalLM")
+class GptOssAdapter(ModelAdapter):
+    """RMSNorm before attention with sinks and before experts, rotary positions, grouped queries."""
+
+    checkpoint_prefix = "model."
+    tied_tensors = ("embed_tokens.weight", "lm_head.weight")
+    takes_mxfp4 = True
+    rows_meet = True
+
+    def __init__(
+        self,
+        config: Any,
+        ops: TransformerOps,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_length: int,
+        packing: "BlockPacking | None" = None,
+    ) -> None:
+        """packing: for experts that stay in blocks of four bits."""
+        super().__init__(config, ops, dtype, device, max_length)
+        self._blocks = None if packing is None else packing.products
+        self.eps = config.rms_norm_eps
+        # Configurations of before transformers 5.20 do not have both numbers.
+        self.alpha = float(getattr(config, "swiglu_alpha", 1.702))
+        self.limit = float(getattr(config, "swiglu_limit", 7.0))
+        self.tables = rope_tables(config, max_length, device)
+        layers = range(config.num_hidden_layers)
+        self.kv_layers = [KVLayerSpec(config.num_key_value_heads, config.head_dim) for _ in layers]
+        self.widest_window = widest(map(self.window, layers))
+        self.embedding = self.empty(config.vocab_size, config.hidden_size)
+        self.layers = [self._layer(index) for index in layers]
+        self.norm = self.empty(config.hidden_size)
+        self.is_tied = bool(config.tie_word_embeddings)
+        if self.is_tied:
+            self.ignored_tensors = ("lm_head.weight",)
+        else:
+            self.head = self.linear(whole(config.hidden_size, config.vocab_size))
+
+    @classmethod
+    def handles(cls, config: Any) -> bool:
+        return (
+            config.hidden_act in ("silu", "swish")
+            and {*config.layer_types} <= KINDS
+            and 0 < config.num_experts_per_tok <= config.num_local_experts
+        )
+
+    @classmethod
+    def stated(cls, config: Any) -> Sequence[Stated]:
+        layer, twice = "layers.0", 2 * config.intermediate_size
+        heads = config.num_attention_heads * config.head_dim
+        kv_heads = config.num_key_value_heads * config.head_dim
+        query, key = "num_attention_heads times head_dim", "num_key_value_heads times head_dim"
+        router, experts = f"{layer}.mlp.router.weight", config.num_local_experts
+        return (
+            Stated("vocab_size", config.vocab_size, "embed_tokens.weight", 0),
+            Stated("hidden_size", config.hidden_size, "embed_tokens.weight", 1),
+            Stated(query, heads, f"{layer}.self_attn.q_proj.weight", 0),
+            Stated(key, kv_heads, f"{layer}.self_attn.k_proj.weight", 0),
+            Stated("num_local_experts", experts, router, 0),
+            Stated("twice intermediate_size", twice, f"{layer}.{GATE_UP}_bias", 1),
+        )
+
+    def window(self, layer: int) -> int | None:
+        """How many keys a query of this layer sees, itself included; None for all."""
+        return sliding_window(self.config, layer)
+
+    def _layer(self, index: int) -> Layer:
+        """Layer `index`, whose weights are not there yet."""
+        config, dim = self.config, self.config.head_dim
+        hidden, inner, heads = (
+            config.hidden_size,
+            config.intermediate_size,
+            config.num_attention_heads,
+        )
+        query, key = heads * dim, config.num_key_value_heads * dim
+        bias = bool(config.attention_bias)
+        sinks = self.empty(heads)
+        return Layer(
+            norm=self.empty(hidden),
+            qkv=self.linear(stacked(hidden, [query, key, key], bias=bias)),
+            sinks=sinks,
+            attention=AttentionSpec(dim**-0.5, self.window(index), sinks=sinks),
+            output=self.linear(whole(query, hidden, bias=bias)),
+            mlp_norm=self.empty(hidden),
+            router=self.linear(whole(hidden, config.num_local_experts, bias=True)),
+            gate_up=self._experts(hidden, 2 * inner),
+            down=self._experts(inner, hidden),
+        )
+
+    def _experts(self, inputs: int, outputs: int) -> ExpertProducts:
+        count = self.config.num_local_experts
+        bias = self.empty(count, outputs)
+        if self._blocks is None:
+            return PlainExperts(self.empty(count, inputs, outputs), bias)
+        from yaie.models.mxfp4 import BlockExperts
+
+        return BlockExperts(inputs, bias, self._blocks)
+
+    def destinations(self) -> dict[str, Destination]:
+        places = {
+            "embed_tokens.weight": Destination(self.embedding),
+            "norm.weight": Destination(self.norm),
+        }
+        for index, layer in enumerate(self.layers):
+            for name, place in layer.destinations().items():
+                places[f"layers.{index}.{name}"] = place
+        return places if self.is_tied else places | self.head.destinations("lm_head")
+
+    def weights_loaded(self) -> None:
+        if self.is_tied:
+            self.head = self.tied_head(self.embedding)
+
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        ops, eps = self.ops, self.eps
+        residual = F.embedding(token_ids, self.embedding)
+        hidden = ops.rms_norm(residual, self.layers[0].norm, eps)
+        following = [*(layer.norm for layer in self.layers[1:]), self.norm]
+        for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
+            hidden = self._attention(index, layer, hidden, positions, attend)
+            hidden, residual = ops.fused_add_rms_norm(hidden, residual, layer.mlp_norm, eps)
+            hidden = self._feed_forward(layer, hidden)
+            hidden, residual = ops.fused_add_rms_norm(hidden, residual, next_norm, eps)
+        return hidden
+
+    def _attention(
+        self, index: int, layer: Layer, hidden: Tensor, positions: Tensor, attend: Attend
+    ) -> Tensor:
+        parts = layer.qkv(hidden).split(layer.qkv.layout.sizes, dim=1)
+        q, k, v = (part.unflatten(1, (-1, self.config.head_dim)) for part in parts)
+        rotation = Rotation(self.ops.rope, positions, *self.tables)
+        return layer.output(attend(index, q, k, v, layer.attention, rotation).flatten(1))
+
+    def _feed_forward(self, layer: Layer, hidden: Tensor) -> Tensor:
+        choice = best_of(layer.router(hidden), self.config.num_experts_per_tok)
+
+        def compute(x: Tensor, groups: Groups) -> Tensor:
+            inner = clamped_swiglu(layer.gate_up(x, groups), self.alpha, self.limit)
+            return layer.down(inner, groups)
+
+        return mixed(hidden, choice, self.config.num_local_experts, compute)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.head.in_float32(hidden)
+
+
+def clamped_swiglu(x: Tensor, alpha: float, limit: float) -> Tensor:
+    """(up + 1) * gate * sigmoid(alpha * gate) for x [n, 2 * d] = gate, up, gate, up, ..., clamped."""
+    gate = x[:, ::2].clamp(max=limit)
+    up = x[:, 1::2].clamp(-limit, limit)
+    return (up + 1) * (gate * torch.sigmoid(gate * alpha))
