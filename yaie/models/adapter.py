@@ -84,6 +84,9 @@ class ModelAdapter(ABC):
     keeps_states: ClassVar[bool] = False
     """Whether some of its layers keep a state instead of keys and values: then it has `state_layers`."""
 
+    brings_head: ClassVar[bool] = False
+    """Whether its checkpoints may have a head that drafts beside the model."""
+
     checkpoint_prefix: str = ""
     """Leading part of tensor names that some checkpoints of the family leave out."""
 

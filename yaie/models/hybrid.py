@@ -114,7 +114,7 @@ class HybridAdapter(ModelAdapter):
         self.kv_layers = []
         self.state_layers: list[StateLayerSpec] = []
         self.embedding = self.empty(config.vocab_size, config.hidden_size)
-        self.layers = [self._layer(kind) for kind in config.layer_types]
+        self.layers = [self.make_layer(kind) for kind in config.layer_types]
         self.norm = self.empty(config.hidden_size)
         self.is_tied = bool(config.tie_word_embeddings)
         if self.is_tied:
@@ -165,7 +165,7 @@ class HybridAdapter(ModelAdapter):
         self.state_layers.append(tensors)
         return len(self.state_layers) - 1
 
-    def _layer(self, kind: str) -> Layer:
+    def make_layer(self, kind: str) -> Layer:
         """The next layer, whose weights are not there yet."""
         hidden, inner = self.config.hidden_size, self.inner_features(self.config)
         two = len(self.names.gate_up) == 2
@@ -184,21 +184,25 @@ class HybridAdapter(ModelAdapter):
         return plus_one(weight) if self.adds_one else Destination(weight)
 
     def destinations(self) -> dict[str, Destination]:
-        names = self.names
         places = {
             "embed_tokens.weight": Destination(self.embedding),
-            f"{names.final}.weight": self.norm_place(self.norm),
+            f"{self.names.final}.weight": self.norm_place(self.norm),
         }
         for index, layer in enumerate(self.layers):
-            parts = {
-                f"{names.norm}.weight": self.norm_place(layer.norm),
-                f"{names.mlp_norm}.weight": self.norm_place(layer.mlp_norm),
-                **layer.mixer.destinations(),
-                **layer.gate_up.destinations(*names.gate_up),
-                **layer.down.destinations(names.down),
-            }
-            places |= {f"layers.{index}.{name}": place for name, place in parts.items()}
+            places |= self.layer_places(layer, f"layers.{index}")
         return places if self.is_tied else places | self.head.destinations("lm_head")
+
+    def layer_places(self, layer: Layer, prefix: str) -> dict[str, Destination]:
+        """`destinations` of a layer that is called so."""
+        names = self.names
+        parts = {
+            f"{names.norm}.weight": self.norm_place(layer.norm),
+            f"{names.mlp_norm}.weight": self.norm_place(layer.mlp_norm),
+            **layer.mixer.destinations(),
+            **layer.gate_up.destinations(*names.gate_up),
+            **layer.down.destinations(names.down),
+        }
+        return {f"{prefix}.{name}": place for name, place in parts.items()}
 
     def weights_loaded(self) -> None:
         if self.is_tied:
@@ -291,6 +295,13 @@ class HybridAttention:
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
     ) -> Tensor:
         """See Mixer."""
+        attended, gate = self.attended(hidden, positions, attend)
+        return attended.flatten(1) if gate is None else states.ops.sigmoid_gate(attended, gate)
+
+    def attended(
+        self, hidden: Tensor, positions: Tensor, attend: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        """What each head attends to [T, heads, d], and the gate for it, if there is one."""
         dim, parts = self._adapter.head_dim, hidden.split(self.into.layout.sizes, dim=1)
         q, k, v = (part.unflatten(1, (-1, dim)) for part in parts)
         gate = None
@@ -300,8 +311,7 @@ class HybridAttention:
         if self._tables is not None:
             rope = self._adapter.ops.rope
             rotation = Rotation(rope, positions, *self._tables, self.norms)
-        attended = attend(self.index, q, k, v, self.spec, rotation)
-        return attended.flatten(1) if gate is None else states.ops.sigmoid_gate(attended, gate)
+        return attend(self.index, q, k, v, self.spec, rotation), gate
 
 
 def states_of(attend: Attend) -> StepStates:

@@ -103,6 +103,7 @@ class ModelLoader:
     name: to serve the model under. architecture, model_type: as config.json calls it.
     head_dims: sizes that its heads may have (see `config.head_dims`). is_packed: whether weights are
     stored in few bits. keeps_states: whether layers keep a state in place of keys and values.
+    brings_head: whether the checkpoint may have a head that drafts.
     max_length, dtype, device: as in `LoadedModel`; dtype by what is there of the checkpoint so far.
     """
 
@@ -140,6 +141,7 @@ class ModelLoader:
         self._wanted = config.dtype
         self.is_packed = self._format is not None
         self.keeps_states = self._kind.keeps_states
+        self.brings_head = self._kind.brings_head
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
         self.max_length = served_context(config.max_model_len, self._decoder_config)
 

@@ -22,6 +22,8 @@ from yaie.models.stated import Stated
 
 KINDS = {"linear_attention", "full_attention"}
 PART = "linear_attn"
+HEAD = "mtp."
+"""What the names of a head for drafts begin with, in a checkpoint of any form (`qwen3_5_mtp`)."""
 
 
 class GatedDeltaNet:
@@ -83,7 +85,7 @@ class GatedDeltaNet:
 class Qwen35Adapter(HybridAdapter):
     """Norms multiply by 1 + weight. Attention turns a quarter of each head, and has a gate for it."""
 
-    adds_one = is_gated = True
+    adds_one = is_gated = brings_head = True
     names = LayerNames(
         norm="input_layernorm",
         mlp_norm="post_attention_layernorm",
@@ -129,4 +131,4 @@ class Qwen35Adapter(HybridAdapter):
 
     def load_weights(self, tensors: Iterable[tuple[str, Stored]]) -> None:
         """See ModelAdapter. A head for drafts may come with the model."""
-        super().load_weights(pair for pair in tensors if not pair[0].startswith("mtp."))
+        super().load_weights(pair for pair in tensors if not pair[0].startswith(HEAD))
