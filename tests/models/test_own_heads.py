@@ -1,17 +1,20 @@
 """Qwen3.5's head for drafts: that its naive sibling reads the layout right, and what is refused."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.models.qwen3_5 import modeling_qwen3_5 as published
 
 from tests.models.own_heads import LAYER, NaiveHead, random_head, with_head
-from yaie import LLMEngine
+from yaie import LLMEngine, SamplingParams
 from yaie.core.errors import ConfigError, ModelError
 
 Checkpoint = Callable[[str], Path]
@@ -114,3 +117,35 @@ def test_a_head_that_does_not_fit_is_refused_in_words(
     with pytest.raises(ModelError, match=told):
         engine(spoiled)
     engine(spoiled, speculate="ngram")  # where it is passed over
+
+
+def test_beside_a_model_for_images_it_is_found_where_it_is_published(
+    folder: Path, model: Any, tmp_path: Path
+) -> None:
+    """There the model's tensors are `model.language_model.<...>`, and the head's are `mtp.<...>`."""
+    headed = with_head(folder, tmp_path / "headed", random_head(model.config))
+    whole = Path(shutil.copytree(headed, tmp_path / "whole"))
+    tensors = load_file(whole / "model.safetensors")
+    begins = ("model.", "model.language_model.")
+    renamed = {
+        name.replace(*begins, 1) if name.startswith(begins[0]) else name: tensor
+        for name, tensor in tensors.items()
+    }
+    save_file(renamed, whole / "model.safetensors", {"format": "pt"})
+    text = json.loads((headed / "config.json").read_text())
+    tower = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48}
+    config = published.Qwen3_5Config(
+        text_config=text,
+        vision_config={**tower, "out_hidden_size": 64},
+        tie_word_embeddings=model.config.tie_word_embeddings,
+        architectures=["Qwen3_5ForConditionalGeneration"],
+    )
+    config.save_pretrained(whole)
+    asked = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
+    answers = []
+    for one in (headed, whole):
+        loaded = engine(one, num_drafts=3)
+        answers.append(loaded.generate([[5, 6, 7, 8, 9]], asked))
+        assert loaded.stats()["draft_tokens"] > 0
+    assert answers[0] == answers[1]
+    assert loaded.info.left_out == "images"
