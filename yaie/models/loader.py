@@ -280,9 +280,15 @@ class ModelLoader:
         if not kind.takes_shards:
             raise ConfigError(
                 f"{self.architecture} runs on one rank as yet: leave out tensor_parallel and "
-                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Granite 3 and "
-                "GPT-2 run on several.",
+                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Granite 3, GPT-2, "
+                "LFM2 and Qwen3.5 run on several.",
                 param="tensor_parallel",
+            )
+        if kind.keeps_states and config.pipeline_parallel > 1:
+            raise ConfigError(
+                f"pipeline_parallel does not go with {self.architecture}, whose layers keep a state "
+                "beside keys and values: take tensor_parallel, which splits each layer",
+                param="pipeline_parallel",
             )
         size, heads = config.tensor_parallel, model.num_attention_heads
         kv_heads = getattr(model, "num_key_value_heads", None) or heads
@@ -295,6 +301,7 @@ class ModelLoader:
             kv_heads=kv_heads,
             inner=inner,
             layers=model.num_hidden_layers,
+            even=kind.even_counts(model),
         )
         if self._format is not None and size > 1:
             sizes = fitting_sizes(heads, kv_heads, inner)

@@ -123,7 +123,7 @@ def sizes_for(
     bytes_per_slot = num_checkpoints = 0
     if model.adapter.state_layers:
         bytes_per_slot = slot_bytes(model.adapter.state_layers)
-        num_seats = num_state_seats(config, bytes_per_slot, device)
+        num_seats = _least(num_state_seats(config, bytes_per_slot, device), model)
         num_checkpoints = num_state_checkpoints(config, bytes_per_slot, num_seats, device)
         needed = (num_seats + 1 + num_checkpoints) * bytes_per_slot
         if config.speculate != "off":
@@ -143,6 +143,12 @@ def sizes_for(
         bytes_per_slot=bytes_per_slot,
         num_checkpoints=num_checkpoints,
     )
+
+
+def _least(number: int, model: Loaded) -> int:
+    """Of what each rank that splits the layers says: they warm up with the same steps."""
+    own = torch.tensor([number], device=model.device)
+    return int(model.adapter.shard.all_gather(own).min())
 
 
 def _warmed_up(config: EngineConfig, backend: Backend, model: Loaded, num_seqs: int) -> int:
