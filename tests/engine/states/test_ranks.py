@@ -23,7 +23,9 @@ def _warm() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("case", ["qwen3_5", "lfm2"], indirect=True, scope="module")
+@pytest.mark.parametrize(
+    "case", nightly_but(["qwen3_5"], ["qwen3_5", "lfm2"]), indirect=True, scope="module"
+)
 @pytest.mark.parametrize(
     "settings",
     nightly_but(
