@@ -76,6 +76,10 @@ class CountedGemm:
     def gated(self, x: Tensor, gain: Tensor, eps: float, product: PlainWeight) -> Tensor:
         return self._ops.silu_mul(self.after_norm(x, gain, eps, product))
 
+    def product(self, x: Tensor, product: PlainWeight) -> Tensor:
+        self.calls += 1
+        return F.linear(x, *product)
+
     def onto(self, x: Tensor, product: PlainWeight, residual: Tensor) -> Tensor:
         self.calls += 1
         return residual.add_(F.linear(x, *product))

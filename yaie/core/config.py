@@ -112,7 +112,8 @@ class EngineConfig:
     draft_model: str | None = setting(
         None,
         "What guesses: hub id or folder of a smaller model of the same vocabulary that attends in every "
-        "layer (draft), or folder of a head (mtp). The tutor brings both, tutor-hybrid the first.",
+        "layer (draft), or folder of a head (mtp). The tutor brings both, tutor-hybrid the first, and "
+        "a Qwen3.5's checkpoint its head.",
     )
     prefix_caching: bool = setting(True, "Reuse the KV blocks of shared prefixes.")
     chunked_prefill: bool = setting(True, "Split prompts over steps when the budget is short.")

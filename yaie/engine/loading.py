@@ -5,7 +5,7 @@ from functools import partial
 from yaie.backends import Backend, choose_backend
 from yaie.core.config import EngineConfig
 from yaie.engine.states.settings import check_states
-from yaie.models.drafting import draft_is_packed
+from yaie.models.drafting import check_own_head, draft_is_packed
 from yaie.models.loader import LoadedModel, ModelLoader, resolve_device
 from yaie.worker.deterministic import check_deterministic
 from yaie.worker.parallel.executor import RankExecutor
@@ -29,6 +29,8 @@ def load_model(
     if config.num_ranks == 1:
         loader = _loader(config)
         backend = _backend(config, loader)
+        if config.speculate == "mtp" and loader.brings_head:
+            check_own_head(config, loader)
         return backend, _load(loader, backend), None
     # What cannot be split starts no process. Those that a launcher has started wait for rank 0, and it
     # tells them what it refuses.
@@ -50,7 +52,7 @@ def _loader(config: EngineConfig) -> ModelLoader:
     loader = ModelLoader(config)
     loader.check_ranks(config)
     if loader.keeps_states:
-        check_states(config, loader.architecture)
+        check_states(config, loader.architecture, loader.brings_head)
     return loader
 
 

@@ -79,7 +79,8 @@ class ModelAdapter(ABC):
     """Whether its layers' products are made by `layer_linear`, so that a checkpoint may pack them."""
 
     takes_shards: ClassVar[bool] = False
-    """Whether it holds no more of the model than its `shard`: then it has `embedded` and `continued`."""
+    """Whether it holds no more of the model than its `shard`. If no layer keeps a state, there may be
+    stages: then it has `embedded` and `continued`."""
 
     keeps_states: ClassVar[bool] = False
     """Whether some of its layers keep a state instead of keys and values: then it has `state_layers`."""
@@ -90,6 +91,9 @@ class ModelAdapter(ABC):
     rows_meet: bool = False
     """Whether rows of a step meet in products whose size depends on what the rows are, as at experts:
     then rounding may make a row come out otherwise beside others."""
+
+    brings_head: ClassVar[bool] = False
+    """Whether its checkpoints may have a head that drafts beside the model."""
 
     checkpoint_prefix: str = ""
     """Leading part of tensor names that some checkpoints of the family leave out."""
@@ -151,6 +155,12 @@ class ModelAdapter(ABC):
         """Width of a feed-forward layer between its two products."""
         width: int = config.intermediate_size
         return width
+
+    @classmethod
+    def even_counts(cls, config: Any) -> dict[str, int]:
+        """What else ranks that split a layer must divide evenly, beside heads and inner features: in
+        words, and how many there are."""
+        return {}
 
     @classmethod
     def cuts(cls, config: Any, size: int) -> Cuts:

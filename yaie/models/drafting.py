@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,7 @@ from yaie.core.errors import ConfigError, ModelError
 from yaie.core.gemm import PackedGemm
 from yaie.models.adapter import ModelAdapter
 from yaie.models.config import read_config
+from yaie.models.draft_head import DraftHead
 from yaie.models.fields import check_config
 from yaie.models.hub import find_model
 from yaie.models.json_files import read_json
@@ -23,7 +24,10 @@ from yaie.models.lookalikes import no_config
 from yaie.models.mtp import MtpHead
 from yaie.models.packing import read_format
 from yaie.models.tutor import TUTOR_DIR
-from yaie.models.weights import checkpoint_files, read_tensors
+from yaie.models.weights import checkpoint_files, read_stored, read_tensors, stored_shapes
+
+if TYPE_CHECKING:
+    from yaie.models.qwen3_5_mtp import Gate
 
 
 def draft_is_packed(config: EngineConfig) -> bool:
@@ -76,7 +80,7 @@ def load_draft_model(
     return adapter
 
 
-def load_mtp_head(config: EngineConfig, target: LoadedModel) -> MtpHead:
+def load_mtp_head(config: EngineConfig, target: LoadedModel) -> DraftHead:
     """The head that `config.draft_model` names, or the tutor's own.
 
     Raises ConfigError if there is none, or if the target cannot carry it, ModelError if it does not fit.
@@ -96,6 +100,36 @@ def load_mtp_head(config: EngineConfig, target: LoadedModel) -> MtpHead:
         )
     head = MtpHead(target.adapter, described)
     head.load_weights(read_tensors(checkpoint_files(folder), lambda _: None))
+    return head
+
+
+def check_own_head(config: EngineConfig, loader: ModelLoader) -> None:
+    """Of a model whose checkpoint may have a head: whether it does, before any weight is read.
+
+    Raises ConfigError if there is none, ModelError for one that is not read.
+    """
+    from yaie.models.qwen3_5_mtp import check_names
+
+    if config.draft_model is not None:
+        raise ConfigError(
+            f"draft_model {config.draft_model!r} has no effect here: the head of {loader.name} is in "
+            "its own checkpoint. Leave it out",
+            param="draft_model",
+        )
+    names = stored_shapes(checkpoint_files(loader.fetch()))
+    check_names(loader.name, names)
+
+
+def load_own_head(target: LoadedModel, gate: "Gate") -> DraftHead:
+    """The head in the target's own checkpoint. gate: `StateOps.sigmoid_gate`. Raises ModelError if it
+    does not fit."""
+    from yaie.models.qwen3_5 import HEAD, Qwen35Adapter
+    from yaie.models.qwen3_5_mtp import Qwen35Head
+
+    assert isinstance(target.adapter, Qwen35Adapter)
+    head = Qwen35Head(target.adapter, gate)
+    stored = read_stored(checkpoint_files(target.folder), lambda _: None)
+    head.load_weights((name, tensor) for name, tensor in stored if name.startswith(HEAD))
     return head
 
 

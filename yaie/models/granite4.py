@@ -50,7 +50,7 @@ class Mamba2:
         self.weight = adapter.empty(mixed, 1, width)
         self.bias = adapter.empty(mixed) if config.mamba_conv_bias else None
         self.norm = adapter.empty(inner)
-        self.output = adapter.linear(whole(inner, hidden, bias=bias))
+        self.output = adapter.summed_linear(whole(inner, hidden, bias=bias))
         self.dt_bias, self.a, self.d = (
             torch.empty(self.heads, dtype=torch.float32, device=adapter.device) for _ in range(3)
         )
@@ -103,6 +103,7 @@ class Granite4Adapter(HybridAdapter):
     """Models without experts in which some layer is Mamba-2. The generic adapter serves those in which
     all attend."""
 
+    takes_shards = False  # the norm behind Mamba-2 is over the heads of all ranks
     inner_field = "shared_intermediate_size"
     names = LayerNames(
         norm="input_layernorm",

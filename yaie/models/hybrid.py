@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, HeadNorms, KVLayerSpec, Rotation
@@ -15,16 +14,18 @@ from yaie.core.contracts.states import StateLayerSpec, StateTensor, StepStates
 from yaie.core.gemm import FusedGemm
 from yaie.models.adapter import ModelAdapter
 from yaie.models.decoder_weights import PlainGemm
-from yaie.models.layout import Destination, plus_one, stacked, whole
+from yaie.models.layout import Cut, Destination, Width, held, plus_one, stacked, whole
+from yaie.models.linear import SummedLinear
 from yaie.models.schemes import Scheme
 from yaie.models.stated import Stated
+from yaie.models.whole import Whole
 
 
 class Mixer(Protocol):
     """The part of a layer in which tokens of a sequence meet: output(mixer(into(hidden)))."""
 
     into: Scheme
-    output: Scheme
+    output: Scheme | SummedLinear
 
     def destinations(self) -> dict[str, Destination]:
         """By name within the layer."""
@@ -65,7 +66,7 @@ class Layer:
     mixer: Mixer
     mlp_norm: Tensor
     gate_up: Scheme
-    down: Scheme
+    down: Scheme | SummedLinear
 
     @property
     def plain(self) -> PlainGemm | None:
@@ -85,6 +86,7 @@ class HybridAdapter(ModelAdapter):
     """
 
     keeps_states = True
+    takes_shards = True
     checkpoint_prefix = "model."
     tied_tensors = ("embed_tokens.weight", "lm_head.weight")
     names: ClassVar[LayerNames]
@@ -104,23 +106,28 @@ class HybridAdapter(ModelAdapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        shard: Whole | None = None,
     ) -> None:
-        super().__init__(config, ops, dtype, device, max_length)
+        super().__init__(config, ops, dtype, device, max_length, shard=shard)
         self.residual_scale = 1.0
         self.fused: FusedGemm | None = getattr(ops, "fused", None)
         self.plain: list[PlainGemm] = []
         self.eps = _eps(config)
         self.head_dim = head_dim(config)
+        heads = config.num_attention_heads, config.num_key_value_heads
+        self.heads, self.kv_heads = self.shard.heads(*heads)
         self.kv_layers = []
         self.state_layers: list[StateLayerSpec] = []
-        self.embedding = self.empty(config.vocab_size, config.hidden_size)
-        self.layers = [self._layer(kind) for kind in config.layer_types]
+        self.vocab = self.shard.vocab(config.vocab_size)
+        self.embedding = self.empty(held(self.vocab), config.hidden_size)
+        self.embed = self.shard.lookup(self.embedding, self.vocab)
+        self.layers = [self.make_layer(kind) for kind in config.layer_types]
         self.norm = self.empty(config.hidden_size)
         self.is_tied = bool(config.tie_word_embeddings)
         if self.is_tied:
             self.ignored_tensors = ("lm_head.weight",)
         else:
-            self.head = self.linear(whole(config.hidden_size, config.vocab_size))
+            self.head = self.linear(whole(config.hidden_size, self.vocab))
 
     @abstractmethod
     def mixer(self, kind: str) -> Mixer:
@@ -165,18 +172,18 @@ class HybridAdapter(ModelAdapter):
         self.state_layers.append(tensors)
         return len(self.state_layers) - 1
 
-    def _layer(self, kind: str) -> Layer:
+    def make_layer(self, kind: str) -> Layer:
         """The next layer, whose weights are not there yet."""
-        hidden, inner = self.config.hidden_size, self.inner_features(self.config)
+        hidden, inner = self.config.hidden_size, self.shard.width(self.inner_features(self.config))
         two = len(self.names.gate_up) == 2
         return Layer(
             norm=self.empty(hidden),
             mixer=self.mixer(kind),
             mlp_norm=self.empty(hidden),
             gate_up=self.linear(
-                stacked(hidden, [inner, inner]) if two else whole(hidden, 2 * inner)
+                stacked(hidden, [inner, inner]) if two else whole(hidden, joined([inner, inner]))
             ),
-            down=self.linear(whole(inner, hidden)),
+            down=self.summed_linear(whole(inner, hidden)),
         )
 
     def norm_place(self, weight: Tensor) -> Destination:
@@ -184,21 +191,25 @@ class HybridAdapter(ModelAdapter):
         return plus_one(weight) if self.adds_one else Destination(weight)
 
     def destinations(self) -> dict[str, Destination]:
-        names = self.names
         places = {
-            "embed_tokens.weight": Destination(self.embedding),
-            f"{names.final}.weight": self.norm_place(self.norm),
+            "embed_tokens.weight": held_part(self.embedding, self.vocab),
+            f"{self.names.final}.weight": self.norm_place(self.norm),
         }
         for index, layer in enumerate(self.layers):
-            parts = {
-                f"{names.norm}.weight": self.norm_place(layer.norm),
-                f"{names.mlp_norm}.weight": self.norm_place(layer.mlp_norm),
-                **layer.mixer.destinations(),
-                **layer.gate_up.destinations(*names.gate_up),
-                **layer.down.destinations(names.down),
-            }
-            places |= {f"layers.{index}.{name}": place for name, place in parts.items()}
+            places |= self.layer_places(layer, f"layers.{index}")
         return places if self.is_tied else places | self.head.destinations("lm_head")
+
+    def layer_places(self, layer: Layer, prefix: str) -> dict[str, Destination]:
+        """`destinations` of a layer that is called so."""
+        names = self.names
+        parts = {
+            f"{names.norm}.weight": self.norm_place(layer.norm),
+            f"{names.mlp_norm}.weight": self.norm_place(layer.mlp_norm),
+            **layer.mixer.destinations(),
+            **layer.gate_up.destinations(*names.gate_up),
+            **layer.down.destinations(names.down),
+        }
+        return {f"{prefix}.{name}": place for name, place in parts.items()}
 
     def weights_loaded(self) -> None:
         if self.is_tied:
@@ -236,19 +247,28 @@ class HybridAdapter(ModelAdapter):
         for layer, plain in zip(self.layers, self.plain, strict=True):
             hidden = fused.after_norm(residual, layer.norm, eps, plain.qkv)
             hidden = layer.mixer(hidden, positions, attend, states)
-            residual = fused.onto(hidden, plain.output, residual)
+            residual = self.shard.onto(fused, hidden, plain.output, residual)
             hidden = fused.gated(residual, layer.mlp_norm, eps, plain.gate_up)
-            residual = fused.onto(hidden, plain.down, residual)
+            residual = self.shard.onto(fused, hidden, plain.down, residual)
         return self.ops.rms_norm(residual, self.norm, eps)
 
     def embedded(self, token_ids: Tensor, positions: Tensor) -> Tensor:
-        return F.embedding(token_ids, self.embedding)
+        return self.embed(token_ids)
 
     def _scaled(self, hidden: Tensor) -> Tensor:
         return hidden if self.residual_scale == 1 else hidden * self.residual_scale
 
     def logits(self, hidden: Tensor) -> Tensor:
+        held_here = self.local_logits(hidden)
+        if self.shard.size == 1:
+            return held_here
+        return self.shard.all_gather_logits(self.config.vocab_size)(held_here)
+
+    def local_logits(self, hidden: Tensor) -> Tensor:
         return self.head.in_float32(hidden)
+
+    def first_choice(self, hidden: Tensor) -> Tensor:
+        return self.shard.best(self.config.vocab_size)(self.local_logits(hidden))
 
 
 class HybridAttention:
@@ -263,16 +283,18 @@ class HybridAttention:
         tables: tuple[Tensor, Tensor] | None,
         scale: float | None = None,
     ) -> None:
-        config, dim = adapter.config, adapter.head_dim
+        config, dim, shard = adapter.config, adapter.head_dim, adapter.shard
         self._adapter = adapter
         self._tables = tables
-        self.index = adapter.attends(config.num_key_value_heads)
+        self.index = adapter.attends(len(adapter.kv_heads))
         self.spec = AttentionSpec(scale=dim**-0.5 if scale is None else scale)
-        query, key = config.num_attention_heads * dim, config.num_key_value_heads * dim
+        count, kv_count = config.num_attention_heads, config.num_key_value_heads
+        query, gated = (shard.features(adapter.heads, dim * times, count) for times in (1, 2))
+        key = shard.features(adapter.kv_heads, dim, kv_count)
         bias = bool(getattr(config, "attention_bias", False))
-        sizes = [2 * query if adapter.is_gated else query, key, key]
+        sizes = [gated if adapter.is_gated else query, key, key]
         self.into = adapter.linear(stacked(config.hidden_size, sizes, bias=bias))
-        self.output = adapter.linear(whole(query, config.hidden_size, bias=bias))
+        self.output = adapter.summed_linear(whole(query, config.hidden_size, bias=bias))
         self.norms: HeadNorms | None = None
         if adapter.attention_names.norms:
             norm = adapter.ops.rms_norm
@@ -291,6 +313,13 @@ class HybridAttention:
         self, hidden: Tensor, positions: Tensor, attend: Attend, states: StepStates
     ) -> Tensor:
         """See Mixer."""
+        attended, gate = self.attended(hidden, positions, attend)
+        return attended.flatten(1) if gate is None else states.ops.sigmoid_gate(attended, gate)
+
+    def attended(
+        self, hidden: Tensor, positions: Tensor, attend: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        """What each head attends to [T, heads, d], and the gate for it, if there is one."""
         dim, parts = self._adapter.head_dim, hidden.split(self.into.layout.sizes, dim=1)
         q, k, v = (part.unflatten(1, (-1, dim)) for part in parts)
         gate = None
@@ -300,8 +329,24 @@ class HybridAttention:
         if self._tables is not None:
             rope = self._adapter.ops.rope
             rotation = Rotation(rope, positions, *self._tables, self.norms)
-        attended = attend(self.index, q, k, v, self.spec, rotation)
-        return attended.flatten(1) if gate is None else states.ops.sigmoid_gate(attended, gate)
+        return attend(self.index, q, k, v, self.spec, rotation), gate
+
+
+def joined(parts: Sequence[Width]) -> Width:
+    """Of several tensors that a checkpoint has as one, one above the other: all, or a rank's part."""
+    runs: list[range] = []
+    begin = 0
+    for part in parts:
+        total, own = (part, (range(part),)) if isinstance(part, int) else (part.total, part.held)
+        runs += (range(begin + run.start, begin + run.stop) for run in own)
+        begin += total
+    return Cut(begin, tuple(runs)) if any(isinstance(part, Cut) for part in parts) else begin
+
+
+def held_part(target: Tensor, width: Width) -> Destination:
+    """Of a tensor whose first axis may be split."""
+    cut = width if isinstance(width, Cut) else None
+    return Destination(target, cuts=(cut, *[None] * (target.dim() - 1)))
 
 
 def states_of(attend: Attend) -> StepStates:

@@ -15,10 +15,13 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
+    held_part,
+    joined,
 )
-from yaie.models.layout import Destination, whole
+from yaie.models.layout import Destination, held, whole
 from yaie.models.rope import rope_tables
 from yaie.models.stated import Stated
+from yaie.models.whole import Whole
 
 KINDS = {"conv", "full_attention"}
 """Of layers. A model that has one of them alone is no hybrid."""
@@ -31,21 +34,23 @@ class GatedConv:
     def __init__(self, adapter: "Lfm2Adapter") -> None:
         config = adapter.config
         hidden, width, bias = config.hidden_size, config.conv_L_cache, bool(config.conv_bias)
-        self.index = adapter.keeps(StateTensor((hidden, width - 1), adapter.dtype))
-        self.into = adapter.linear(whole(hidden, 3 * hidden, bias=bias))
-        self.weight = adapter.empty(hidden, 1, width)
-        self.bias = adapter.empty(hidden) if bias else None
-        self.output = adapter.linear(whole(hidden, hidden, bias=bias))
+        self.channels = adapter.shard.width(hidden)
+        count = held(self.channels)
+        self.index = adapter.keeps(StateTensor((count, width - 1), adapter.dtype))
+        self.into = adapter.linear(whole(hidden, joined([self.channels] * 3), bias=bias))
+        self.weight = adapter.empty(count, 1, width)
+        self.bias = adapter.empty(count) if bias else None
+        self.output = adapter.summed_linear(whole(self.channels, hidden, bias=bias))
 
     def destinations(self) -> dict[str, Destination]:
         """See Mixer."""
         places = {
-            "conv.conv.weight": Destination(self.weight),
+            "conv.conv.weight": held_part(self.weight, self.channels),
             **self.into.destinations("conv.in_proj"),
             **self.output.destinations("conv.out_proj"),
         }
         if self.bias is not None:
-            places["conv.conv.bias"] = Destination(self.bias)
+            places["conv.conv.bias"] = held_part(self.bias, self.channels)
         return places
 
     def __call__(
@@ -82,9 +87,10 @@ class Lfm2Adapter(HybridAdapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        shard: Whole | None = None,
     ) -> None:
         self.tables = rope_tables(config, max_length, device)
-        super().__init__(config, ops, dtype, device, max_length)
+        super().__init__(config, ops, dtype, device, max_length, shard)
 
     @classmethod
     def handles(cls, config: Any) -> bool:
@@ -101,6 +107,10 @@ class Lfm2Adapter(HybridAdapter):
             return width
         step = int(config.block_multiple_of)
         return step * -(-int(config.block_ffn_dim_multiplier * width) // step)
+
+    @classmethod
+    def even_counts(cls, config: Any) -> dict[str, int]:
+        return {"channels": config.hidden_size}
 
     @classmethod
     def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:

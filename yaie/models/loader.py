@@ -105,6 +105,7 @@ class ModelLoader:
     name: to serve the model under. architecture, model_type: as config.json calls it.
     head_dims: sizes that its heads may have (see `config.head_dims`). is_packed: whether weights are
     stored in few bits. keeps_states: whether layers keep a state in place of keys and values.
+    brings_head: whether the checkpoint may have a head that drafts.
     max_length, dtype, device: as in `LoadedModel`; dtype by what is there of the checkpoint so far.
     """
 
@@ -142,6 +143,7 @@ class ModelLoader:
         self._wanted = config.dtype
         self.is_packed = self._format is not None
         self.keeps_states = self._kind.keeps_states
+        self.brings_head = self._kind.brings_head
         self.dtype = choose_dtype(self._wanted, self._config, self.device, self._source.folder)
         self.max_length = served_context(config.max_model_len, self._decoder_config)
 
@@ -281,9 +283,15 @@ class ModelLoader:
         if not kind.takes_shards:
             raise ConfigError(
                 f"{self.architecture} runs on one rank as yet: leave out tensor_parallel and "
-                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Granite 3 and "
-                "GPT-2 run on several.",
+                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Granite 3, GPT-2, "
+                "LFM2 and Qwen3.5 run on several.",
                 param="tensor_parallel",
+            )
+        if kind.keeps_states and config.pipeline_parallel > 1:
+            raise ConfigError(
+                f"pipeline_parallel does not go with {self.architecture}, whose layers keep a state "
+                "beside keys and values: take tensor_parallel, which splits each layer",
+                param="pipeline_parallel",
             )
         size, heads = config.tensor_parallel, model.num_attention_heads
         kv_heads = getattr(model, "num_key_value_heads", None) or heads
@@ -296,6 +304,7 @@ class ModelLoader:
             kv_heads=kv_heads,
             inner=inner,
             layers=model.num_hidden_layers,
+            even=kind.even_counts(model),
         )
         if self._format is not None and size > 1:
             sizes = fitting_sizes(heads, kv_heads, inner)

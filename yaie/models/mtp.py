@@ -1,12 +1,9 @@
-"""The head that drafts from a model's own states: multi-token prediction (DeepSeek-V3 2024).
+"""The head that drafts from a Llama's own states: multi-token prediction (DeepSeek-V3 2024).
 
 One decoder layer of the model's width, with the model's embedding, last norm and output head. What it
-computes is `book.tutor.mtp_head`, where it is trained. Its keys and values lie in the model's blocks,
-as those of one layer more: shared, copied, moved and freed with them. Those at position i depend on the
-token behind it, so in a block that two texts share the last may be another text's. That costs a draft.
+computes is `book.tutor.mtp_head`, where it is trained.
 """
 
-from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -16,12 +13,12 @@ from torch import Tensor
 from yaie.core.batch import Rotation
 from yaie.core.contracts import Attend
 from yaie.core.errors import ModelError
-from yaie.models.adapter import check_weights
+from yaie.models.draft_head import DraftHead
 from yaie.models.layout import Destination, whole
 from yaie.models.llama import LlamaAdapter
 
 
-class MtpHead:
+class MtpHead(DraftHead):
     """The layer. layer: its index in the pool, behind the model's own."""
 
     def __init__(self, target: LlamaAdapter, described: dict[str, Any]) -> None:
@@ -37,6 +34,7 @@ class MtpHead:
                 raise ModelError(
                     f"the head was made for a model with {name} {mine}, and this one has {theirs}"
                 )
+        super().__init__(target)
         hidden = target.config.hidden_size
         self._target = target
         self.layer = len(target.kv_layers)
@@ -47,8 +45,8 @@ class MtpHead:
         unpacked.packing = None
         self._layer = unpacked.decoder_layer(0)
 
-    def load_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Take the weights over. Raises ModelError that names what does not fit."""
+    def destinations(self) -> dict[str, Destination]:
+        """See DraftHead."""
         places = {
             "hnorm.weight": Destination(self._state_norm),
             "enorm.weight": Destination(self._token_norm),
@@ -56,24 +54,12 @@ class MtpHead:
         }
         for name, place in self._layer.destinations().items():
             places[f"layer.{name}"] = place
-        unexpected, misshapen = [], []
-        with torch.inference_mode():
-            for name, tensor in tensors:
-                destination = places.pop(name, None)
-                if destination is None:
-                    unexpected.append(name)
-                    continue
-                try:
-                    destination.fill(tensor)
-                except ValueError as error:
-                    misshapen.append(f"{name} {error}")
-        check_weights(places, unexpected, misshapen)
+        return places
 
     def forward(
         self, states: Tensor, token_ids: Tensor, positions: Tensor, attend: Attend
     ) -> Tensor:
-        """States [T, hidden] of these positions [T] and the tokens [T] behind them; returns states of
-        the next positions, finally normed."""
+        """See DraftHead."""
         target, layer = self._target, self._layer
         ops, eps = target.ops, target.eps
         embedded = torch.nn.functional.embedding(token_ids, target.embedding)
@@ -93,7 +79,3 @@ class MtpHead:
         hidden = layer.down(ops.silu_mul(layer.gate_up(hidden)))
         hidden, _ = ops.fused_add_rms_norm(hidden, residual, target.norm, eps)
         return hidden
-
-    def first_choice(self, states: Tensor) -> Tensor:
-        """The most likely tokens [m] behind these states [m, hidden]."""
-        return self._target.logits(states).argmax(dim=1)

@@ -15,13 +15,18 @@ from yaie.models.hybrid import (
     HybridAttention,
     LayerNames,
     Mixer,
+    held_part,
+    joined,
 )
-from yaie.models.layout import Destination, Stored, stacked, whole
+from yaie.models.layout import Destination, Stored, held, stacked, whole
 from yaie.models.rope import rope_tables
 from yaie.models.stated import Stated
+from yaie.models.whole import Whole
 
 KINDS = {"linear_attention", "full_attention"}
 PART = "linear_attn"
+HEAD = "mtp."
+"""What the names of a head for drafts begin with, in a checkpoint of any form (`qwen3_5_mtp`)."""
 
 
 class GatedDeltaNet:
@@ -32,23 +37,26 @@ class GatedDeltaNet:
     """
 
     def __init__(self, adapter: "Qwen35Adapter") -> None:
-        config, hidden = adapter.config, adapter.config.hidden_size
+        config, shard, hidden = adapter.config, adapter.shard, adapter.config.hidden_size
         self._adapter = adapter
-        self.heads, self.v_heads = config.linear_num_key_heads, config.linear_num_value_heads
+        num_heads, num_v_heads = config.linear_num_key_heads, config.linear_num_value_heads
+        v_heads, heads = shard.heads(num_v_heads, num_heads)  # neighbours of the former share a key
+        self.heads, v_count = len(heads), len(v_heads)
         self.d_k, self.d_v = config.linear_key_head_dim, config.linear_value_head_dim
-        key, value = self.heads * self.d_k, self.v_heads * self.d_v
-        mixed, width = 2 * key + value, config.linear_conv_kernel_dim
-        matrices = (self.v_heads, self.d_k, self.d_v)
+        key = shard.features(heads, self.d_k, num_heads)
+        value, self.each = (shard.features(v_heads, d, num_v_heads) for d in (self.d_v, 1))
+        self.mixed, width = joined([key, key, value]), config.linear_conv_kernel_dim
+        self.sizes = (held(key), held(key), held(value))
         self.index = adapter.keeps(
-            StateTensor((mixed, width - 1), adapter.dtype), StateTensor(matrices, torch.float32)
+            StateTensor((sum(self.sizes), width - 1), adapter.dtype),
+            StateTensor((v_count, self.d_k, self.d_v), torch.float32),
         )
-        self.sizes = (key, key, value)
-        self.into = adapter.linear(stacked(hidden, [mixed, value, self.v_heads, self.v_heads]))
-        self.weight = adapter.empty(mixed, 1, width)
+        self.into = adapter.linear(stacked(hidden, [self.mixed, value, self.each, self.each]))
+        self.weight = adapter.empty(sum(self.sizes), 1, width)
         self.norm = adapter.empty(self.d_v)
-        self.output = adapter.linear(whole(value, hidden))
+        self.output = adapter.summed_linear(whole(value, hidden))
         self.dt_bias, self.log_a = (
-            torch.empty(self.v_heads, dtype=torch.float32, device=adapter.device) for _ in range(2)
+            torch.empty(v_count, dtype=torch.float32, device=adapter.device) for _ in range(2)
         )
 
     def destinations(self) -> dict[str, Destination]:
@@ -57,9 +65,9 @@ class GatedDeltaNet:
         return {
             **self.into.destinations(*names),
             **self.output.destinations(f"{PART}.out_proj"),
-            f"{PART}.conv1d.weight": Destination(self.weight),
-            f"{PART}.dt_bias": Destination(self.dt_bias),
-            f"{PART}.A_log": Destination(self.log_a),
+            f"{PART}.conv1d.weight": held_part(self.weight, self.mixed),
+            f"{PART}.dt_bias": held_part(self.dt_bias, self.each),
+            f"{PART}.A_log": held_part(self.log_a, self.each),
             f"{PART}.norm.weight": Destination(self.norm),
         }
 
@@ -73,7 +81,7 @@ class GatedDeltaNet:
         mixed = ops.short_conv(mixed, self.weight[:, 0], None, tails, batch, silu=True)
         q, k, v = mixed.split(self.sizes, dim=1)
         q, k = (one.unflatten(1, (self.heads, self.d_k)) for one in (q, k))
-        v = v.unflatten(1, (self.v_heads, self.d_v))
+        v = v.unflatten(1, (-1, self.d_v))
         q, k, log_decay, beta = ops.delta_inputs(q, k, a, b, self.log_a, self.dt_bias)
         read = ops.gated_delta_rule(q, k, v, log_decay, beta, matrices, batch)
         return ops.gated_norm(read, z, self.norm, self._adapter.eps)
@@ -83,7 +91,7 @@ class GatedDeltaNet:
 class Qwen35Adapter(HybridAdapter):
     """Norms multiply by 1 + weight. Attention turns a quarter of each head, and has a gate for it."""
 
-    adds_one = is_gated = True
+    adds_one = is_gated = brings_head = True
     names = LayerNames(
         norm="input_layernorm",
         mlp_norm="post_attention_layernorm",
@@ -100,15 +108,20 @@ class Qwen35Adapter(HybridAdapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        shard: Whole | None = None,
     ) -> None:
         share = config.rope_parameters.get("partial_rotary_factor", 1.0)
         self.tables = rope_tables(config, max_length, device, share)
-        super().__init__(config, ops, dtype, device, max_length)
+        super().__init__(config, ops, dtype, device, max_length, shard)
 
     @classmethod
     def handles(cls, config: Any) -> bool:
         is_known = {*config.layer_types} == KINDS and config.linear_conv_kernel_dim > 1
         return is_known and config.hidden_act in ("silu", "swish")
+
+    @classmethod
+    def even_counts(cls, config: Any) -> dict[str, int]:
+        return {"key heads of the delta rule": config.linear_num_key_heads}
 
     @classmethod
     def stated_states(cls, config: Any, layer: str) -> Sequence[Stated]:
@@ -129,4 +142,4 @@ class Qwen35Adapter(HybridAdapter):
 
     def load_weights(self, tensors: Iterable[tuple[str, Stored]]) -> None:
         """See ModelAdapter. A head for drafts may come with the model."""
-        super().load_weights(pair for pair in tensors if not pair[0].startswith("mtp."))
+        super().load_weights(pair for pair in tensors if not pair[0].startswith(HEAD))

@@ -1,5 +1,7 @@
 """Over how many ranks a model of given numbers can be split."""
 
+from collections.abc import Mapping
+
 from yaie.core.errors import ConfigError
 
 
@@ -12,10 +14,11 @@ def check_shapes(
     kv_heads: int,
     inner: int,
     layers: int,
+    even: Mapping[str, int] | None = None,
 ) -> None:
     """Raise ConfigError unless a model of these numbers can be split so.
 
-    inner: width of its feed-forward layers.
+    inner: width of its feed-forward layers. even: what else must be divided, in words.
     """
     size = tensor_parallel
     for count, what in ((heads, "attention heads"), (inner, "feed-forward features")):
@@ -31,6 +34,13 @@ def check_shapes(
             f"multiple of them: choose one of {_told(fitting_sizes(heads, kv_heads, inner))}",
             param="tensor_parallel",
         )
+    for what, count in (even or {}).items():
+        if count % size:
+            raise ConfigError(
+                f"tensor_parallel {size} does not divide the {count:,} {what} of {name}: choose a "
+                "number that does",
+                param="tensor_parallel",
+            )
     if pipeline_parallel > layers:
         raise ConfigError(
             f"pipeline_parallel {pipeline_parallel} is more than the {layers} layers of {name}: a stage "

@@ -13,7 +13,7 @@ from yaie.core.config import EngineConfig
 from yaie.core.contracts import Sampler
 from yaie.core.errors import PartError, YaieError
 from yaie.models.adapter import ModelAdapter
-from yaie.models.mtp import MtpHead
+from yaie.models.draft_head import DraftHead
 from yaie.worker.deterministic import LoneAttention, LoneSampler, TiledAdapter
 from yaie.worker.draft_worker import DraftWorker
 from yaie.worker.faults import fault_of
@@ -92,7 +92,7 @@ class Drafting:
     """What drafts for the model, of the two at most one: a model of its own, or a head."""
 
     model: ModelAdapter | None = None
-    head: MtpHead | None = None
+    head: DraftHead | None = None
 
 
 def sizes_for(
@@ -123,7 +123,7 @@ def sizes_for(
     bytes_per_slot = num_checkpoints = 0
     if model.adapter.state_layers:
         bytes_per_slot = slot_bytes(model.adapter.state_layers)
-        num_seats = num_state_seats(config, bytes_per_slot, device)
+        num_seats = _least(num_state_seats(config, bytes_per_slot, device), model)
         num_checkpoints = num_state_checkpoints(config, bytes_per_slot, num_seats, device)
         needed = (num_seats + 1 + num_checkpoints) * bytes_per_slot
         if config.speculate != "off":
@@ -143,6 +143,12 @@ def sizes_for(
         bytes_per_slot=bytes_per_slot,
         num_checkpoints=num_checkpoints,
     )
+
+
+def _least(number: int, model: Loaded) -> int:
+    """Of what each rank that splits the layers says: they warm up with the same steps."""
+    own = torch.tensor([number], device=model.device)
+    return int(model.adapter.shard.all_gather(own).min())
 
 
 def _warmed_up(config: EngineConfig, backend: Backend, model: Loaded, num_seqs: int) -> int:
@@ -166,7 +172,7 @@ def _told(error: WarmupError) -> YaieError:
     return YaieError(f"a step failed: {fault.message} ({fault.where})")
 
 
-def _kv_layers(model: Loaded, head: MtpHead | None) -> list[KVLayerSpec]:
+def _kv_layers(model: Loaded, head: DraftHead | None) -> list[KVLayerSpec]:
     return model.adapter.kv_layers if head is None else head.kv_layers
 
 
@@ -185,7 +191,7 @@ def make_worker(
     backend: Backend,
     model: Loaded,
     sizes: Sizes,
-    head: MtpHead | None = None,
+    head: DraftHead | None = None,
 ) -> Worker:
     """Pool, attention and sampler around the model, and what carries out padded steps.
 
@@ -202,7 +208,7 @@ def _bare_worker(
     backend: Backend,
     model: Loaded,
     sizes: Sizes,
-    head: MtpHead | None = None,
+    head: DraftHead | None = None,
 ) -> Worker:
     make_pool = backend.make_int8_pool if config.kv_dtype == "int8" else backend.make_pool
     pool = make_pool(

@@ -4,7 +4,7 @@ ngrams     a proposer: what followed the last few tokens when they stood in the 
 length     what steps cost, measured
 pace       how many drafts are worth it, by lab 18, and when none are made for a while
 models     a proposer: a small model, on the worker's side, and its places in a cache of its own
-ahead      a proposer: what a head on the model's states made behind the step before
+lookahead  a proposer: what a head on the model's states made behind the step before
 loading    loads these two
 drafter    adds drafts to a plan before it is sent
 """

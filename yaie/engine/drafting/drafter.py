@@ -99,7 +99,8 @@ class Drafter:
         if most and all(item.num_tokens == 1 + len(item.drafts) for item in drawing):
             known = [(self._of(item.request), min(most, num_left(item.request) - 1))
                      for item in drawing if num_left(item.request) > 1]  # fmt: skip
-            most = self._pace.number(known, size) if known else 0
+            if known:  # or the head just reads what is computed, as of a prompt in chunks
+                most = self._pace.number(known, size)
         if not most:
             return
         plan.asks.append(self._proposals)

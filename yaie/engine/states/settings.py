@@ -4,14 +4,15 @@ from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
 
 
-def check_states(config: EngineConfig, architecture: str) -> None:
+def check_states(config: EngineConfig, architecture: str, brings_head: bool) -> None:
     """Raise ConfigError for a setting that needs more than states can give as yet.
 
-    architecture: of the model, one with such layers.
+    architecture: of the model, one with such layers. brings_head: whether its checkpoint may have a head
+    that drafts.
     """
     wrong = {
         "speculate": (
-            config.speculate == "mtp",
+            config.speculate == "mtp" and not brings_head,
             "no head of such a model is read as yet: take 'ngram', or 'draft'",
         ),
         "preemption": (

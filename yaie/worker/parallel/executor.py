@@ -98,7 +98,9 @@ class RankExecutor:
             num_blocks=min(one.num_blocks for one in found),
             num_host_blocks=min(one.num_host_blocks for one in found),
             bytes_per_block=own.bytes_per_block,
-            num_seats=own.num_seats,
+            num_seats=min(one.num_seats for one in found),
+            bytes_per_slot=own.bytes_per_slot,
+            num_checkpoints=min(one.num_checkpoints for one in found),
         )
         self.send(sizes)
         return sizes

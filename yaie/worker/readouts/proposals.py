@@ -10,7 +10,7 @@ from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool
 from yaie.core.contracts.drafting import KeptOf
 from yaie.core.step import Ints, StepInput, StepResult
-from yaie.models.mtp import MtpHead
+from yaie.models.draft_head import DraftHead
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import layout
 from yaie.worker.readouts.base import Computed, Readout
@@ -22,7 +22,7 @@ class MtpDrafts:
     """The head behind a worker's model, on the same pool."""
 
     def __init__(
-        self, head: MtpHead, attention: BatchAttention, pool: KVPool, kept: KeptOf
+        self, head: DraftHead, attention: BatchAttention, pool: KVPool, kept: KeptOf
     ) -> None:
         """kept: lab 18's: which of a step's states hold."""
         self._head = head
