@@ -41,6 +41,7 @@ ASKED = [
 SETTINGS: dict[str, dict[str, Any]] = {
     "tutor": {"overlap": "on"},
     "llama": {"overlap": "off", "preemption": "swap", "swap_space": 0.01},
+    "gemma3": {"overlap": "off"},  # with two groups of layers
 }
 
 
@@ -49,14 +50,15 @@ def record(model: str, file: Path, **settings: Any) -> LLMEngine:
     few = {"num_blocks": 8, "watermark": 0.0, "token_budget": 24, "threads": 1}
     engine = LLMEngine(model=model, **few, **settings)
     engine.close()
-    sizes = sizes_for(engine.config, engine.backend, engine.model)
+    held = engine._held
+    sizes = sizes_for(engine.config, engine.backend, engine.model, held=held)
     with file.open("wb") as recording:
 
         def recorded(worker: Worker) -> Worker:
             return Recorder(worker, recording, engine.config, sizes)
 
         engine._machine = build(
-            engine.config, engine.backend, engine.model, engine._counters, recorded
+            engine.config, engine.backend, engine.model, engine._counters, recorded, held=held
         )
         pairs = zip(PROMPTS, ASKED, strict=True)
         requests = [engine.add_request(prompt, params)[0] for prompt, params in pairs]
@@ -82,7 +84,8 @@ def items_of(file: Path) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("recordings")
-    models = {"tutor": "tutor", "llama": str(tiny_model("llama", folder / "llama"))}
+    made = {name: str(tiny_model(name, folder / name)) for name in ("llama", "gemma3")}
+    models = {"tutor": "tutor", **made}
     for name, model in models.items():
         record(model, folder / f"{name}.pkl", **SETTINGS[name])
     return {name: folder / f"{name}.pkl" for name in models}
@@ -102,11 +105,12 @@ def test_another_process_gives_the_same_results(recordings: dict[str, Path]) -> 
     assert done.stdout == all_equal(recordings["tutor"])
 
 
+@pytest.mark.parametrize("name", ["llama", "gemma3"])
 def test_another_worker_gives_the_same_results(
-    recordings: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    recordings: dict[str, Path], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert main([str(recordings["llama"])]) == 0
-    assert capsys.readouterr().out == all_equal(recordings["llama"])
+    assert main([str(recordings[name])]) == 0
+    assert capsys.readouterr().out == all_equal(recordings[name])
 
 
 @pytest.mark.parametrize("name", SETTINGS)

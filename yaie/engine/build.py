@@ -77,13 +77,11 @@ def build(
         )
         cache: KVCacheManager = memory.KVCacheManager(blocks, tree)
     else:
-        from yaie.engine.windows.blocks import make_blocks
-        from yaie.engine.windows.cache import WindowedCache
+        from yaie.engine.windows.build import make_caches
 
-        blocks = make_blocks(parts, sizes.num_blocks, config.block_size)
-        cache, tree = WindowedCache(blocks, tree, held), None
+        cache, blocks, tree = make_caches(config, parts, sizes, held, tree)
     scheduler = _scheduler(config, parts, cache, sizes, model)
-    inner = make_worker(config, backend, model, sizes, drafting.head)
+    inner = make_worker(config, backend, model, sizes, drafting.head, held)
     overlapped = overlaps(config, model)
     threaded = overlapped and model.device.type == "cpu"
     worker: Worker = ThreadedWorker(inner, torch.get_num_threads()) if threaded else inner
@@ -96,6 +94,10 @@ def build(
     isolation = Isolation(parts if parts_in_steps(parts) else None)
     vocabulary = Vocabulary(vocab_size, model.eos_token_ids)
     encoder = StepEncoder(sizes.num_seats, vocabulary, isolation)
+    if held is not None and held.full:
+        from yaie.engine.windows.build import make_encoder
+
+        encoder = make_encoder(cache, held, sizes.num_seats, vocabulary, isolation)
     counters = counters or Counters()
     token_budget = config.step_tokens(model.device.type)
     # States are settled when a step's result is read, before the next step.

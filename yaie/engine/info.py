@@ -28,7 +28,7 @@ class EngineInfo:
     parts: whose parts run. weight_bytes: of rank 0. left_out: what the model takes beside text and is
         not served with, such as "images"; "" for a model of text.
     states: what layers keep of requests beside keys and values, in words; "" if nothing. windows: what
-        becomes of blocks behind a window, if every layer has one.
+        becomes of blocks behind a window, if a layer has one.
     """
 
     config: EngineConfig

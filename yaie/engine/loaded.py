@@ -1,6 +1,7 @@
 """What an engine is made of: a model, its backend, the parts in use, and the machine that runs them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from yaie.core.config import EngineConfig
@@ -70,12 +71,16 @@ class LoadedEngine:
         self._machine: Machine | RecoveringMachine = self._assembled()
         if self._governor is not None and isinstance(self._machine.worker, LocalWorker):
             self._governor.measure(self._machine.worker)
-        num_blocks = self._machine.sizes.num_blocks
-        self.pool_tokens = self.text_tokens = num_blocks * self.config.block_size
+        sizes, held = self._machine.sizes, self._held
+        self.pool_tokens = self.text_tokens = sizes.num_blocks * self.config.block_size
         self._full_texts = self.pool_tokens // self.max_model_len
-        if self._held is not None:
-            self.text_tokens = self._held.text_tokens(num_blocks)
-            self._full_texts = (num_blocks - 1) // self._held.most
+        if held is not None and held.full:
+            self._held = replace(held, num_blocks=sizes.num_windowed_blocks)
+            self.text_tokens = min(self.pool_tokens, held.text_tokens(sizes.num_windowed_blocks))
+            self._full_texts = min(self._full_texts, held.num_texts(sizes.num_windowed_blocks))
+        elif held is not None:
+            self.text_tokens = held.text_tokens(sizes.num_blocks)
+            self._full_texts = (sizes.num_blocks - 1) // held.most
         self.input = InputProcessor(
             self.config, self._model, self.max_model_len, self.text_tokens, self.backend.parts
         )
@@ -144,15 +149,24 @@ class LoadedEngine:
 
     @property
     def _windows_told(self) -> str:
-        """What becomes of blocks behind a window, in words; "" if not every layer has one."""
+        """What becomes of blocks behind a window, in words; "" if no layer has one."""
         if self._windows is None:
             return ""
-        told = self._windows.told(self._machine.sizes.bytes_per_block)
-        if self._held is None or not self.backend.parts.is_yours("paged_cache"):
+        sizes, held = self._machine.sizes, self._held
+        told, blocks = self._windows.told(sizes.bytes_per_block), self._machine.blocks
+        which = ""
+        if held is not None and held.full:
+            told = held.told_of_groups(
+                (sizes.num_blocks, sizes.bytes_per_block),
+                (sizes.num_windowed_blocks, sizes.bytes_per_windowed_block),
+            )
+            cache: Any = self._machine.cache
+            which, blocks = "their ", cache.windowed_blocks
+        if held is None or not self.backend.parts.is_yours("paged_cache"):
             return told
-        is_mine = type(self._machine.blocks) is self.backend.parts["paged_cache"].BlockManager
+        is_mine = type(blocks) is self.backend.parts["paged_cache"].BlockManager
         whose = "your" if is_mine else "its own"
-        return f"{told}; tables are the engine's, on {whose} BlockManager"
+        return f"{told}; {which}tables are the engine's, on {whose} BlockManager"
 
     @property
     def machine_parts(self) -> Machine | RecoveringMachine:

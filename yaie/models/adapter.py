@@ -68,7 +68,8 @@ class ModelAdapter(ABC):
     some configurations of its architecture says so in `handles`; the others then run through it too.
 
     kv_layers: one entry for each attention layer; its index is the first argument of `attend`.
-    widest_window: the most keys that a query of any layer sees; None where a layer sees all of a text.
+    windows: for each attention layer of the model, the most keys that a query sees; None for all of a
+        text. () says that of all layers.
     state_layers: one entry for each layer that keeps a state (`yaie.models.hybrid`); most have none.
     vocab_size: width of the logits.
     max_length: longest sequence, in tokens. Never longer than what the constructor was given.
@@ -106,7 +107,7 @@ class ModelAdapter(ABC):
     A checkpoint that holds both, and not alike, is loaded as if it were false, as transformers does."""
 
     kv_layers: list[KVLayerSpec]
-    widest_window: int | None = None
+    windows: Sequence[int | None] = ()
     state_layers: Sequence[StateLayerSpec] = ()
     vocab_size: int
     max_length: int
@@ -265,16 +266,6 @@ class ModelAdapter(ABC):
         """The most likely token behind each of these states [m, hidden], as greedy sampling draws it:
         [m] int64. Asked where ranks hold parts of the logits, which need not be joined for that."""
         raise NotImplementedError(f"{type(self).__name__} is not split over ranks")
-
-
-def widest(windows: Iterable[int | None]) -> int | None:
-    """The widest of these layers' windows; None if one of them sees everything."""
-    most = 0
-    for window in windows:
-        if window is None:
-            return None
-        most = max(most, window)
-    return most or None
 
 
 def of_other_layers(name: str, prefix: str, num_layers: int, held: range) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from yaie.core.batch import AttentionSpec, KVLayerSpec
 from yaie.core.contracts import TransformerOps
 from yaie.core.gemm import FusedGemm, PlainWeight
-from yaie.models.adapter import ModelAdapter, of_other_layers, widest
+from yaie.models.adapter import ModelAdapter, of_other_layers
 from yaie.models.layout import Cut, Destination, Width, held, stacked, whole
 from yaie.models.linear import SummedLinear
 from yaie.models.rope import rope_tables, rotation_kind
@@ -111,7 +111,7 @@ class DecoderWeights(ModelAdapter):
         self.held_layers = shard.layers(config.num_hidden_layers)
         kind = KVLayerSpec(len(self.kv_heads), self.head_dim)
         self.kv_layers = [kind] * len(self.held_layers)
-        self.widest_window = widest(map(self.window, range(config.num_hidden_layers)))
+        self.windows = [self.window(index) for index in range(config.num_hidden_layers)]
         self.eps = config.rms_norm_eps
         self._tables: dict[str | None, tuple[Tensor, Tensor]] = {}
         self.vocab = shard.vocab(config.vocab_size)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
-from yaie.models.adapter import ModelAdapter, register, widest
+from yaie.models.adapter import ModelAdapter, register
 from yaie.models.decoder_weights import KINDS, sliding_window
 from yaie.models.gemma import gelu_mul
 from yaie.models.gemma4_experts import GemmaExperts
@@ -117,7 +117,7 @@ class Gemma4Adapter(ModelAdapter):
         self.kv_layers = []
         self._k_norms: dict[str, Tensor] = {}
         self._tables: dict[str, tuple[Tensor, Tensor]] = {}
-        self.widest_window = widest(map(self.window, range(count)))
+        self.windows = [self.window(index) for index in range(count)]
         self.embedding = self.empty(config.vocab_size, hidden)
         self.scale = self._rounded(hidden**0.5)
         if self.width:

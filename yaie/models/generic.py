@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.contracts import Attend, TransformerOps
-from yaie.models.adapter import ModelAdapter, check_activation, check_weights, widest
+from yaie.models.adapter import ModelAdapter, check_activation, check_weights
 from yaie.models.hf_model import ForeignModel
 from yaie.models.probe import register_attention, try_out
 from yaie.models.route import PAGED
@@ -61,7 +61,7 @@ class GenericAdapter(ModelAdapter):
         with torch.inference_mode():
             tried = try_out(model, self.dtype, self.device, self.max_length, nested=self.is_nested)
         self.model, self.kv_layers, self.vocab_size = tried.model, tried.layers, tried.vocab_size
-        self.widest_window = widest(tried.model.route.windows)
+        self.windows = tried.model.route.windows
 
     def taken_apart(self, model: Any) -> Any:
         """The part of transformers' model that continues texts."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from yaie.core.batch import AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.contracts import Attend, TransformerOps
-from yaie.models.adapter import ModelAdapter, register, widest
+from yaie.models.adapter import ModelAdapter, register
 from yaie.models.decoder_weights import KINDS, sliding_window
 from yaie.models.experts import ExpertProducts, Groups, PlainExperts, best_of, mixed
 from yaie.models.layout import Destination, stacked, whole
@@ -81,7 +81,7 @@ class GptOssAdapter(ModelAdapter):
         self.tables = rope_tables(config, max_length, device)
         layers = range(config.num_hidden_layers)
         self.kv_layers = [KVLayerSpec(config.num_key_value_heads, config.head_dim) for _ in layers]
-        self.widest_window = widest(map(self.window, layers))
+        self.windows = [self.window(layer) for layer in layers]
         self.embedding = self.empty(config.vocab_size, config.hidden_size)
         self.layers = [self._layer(index) for index in layers]
         self.norm = self.empty(config.hidden_size)

@@ -1,6 +1,6 @@
 """Makes a worker for a loaded model, on the parts that a backend names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -10,7 +10,7 @@ import torch
 from yaie.backends.base import Backend
 from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
-from yaie.core.contracts import Sampler
+from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.errors import PartError, YaieError
 from yaie.models.adapter import ModelAdapter
 from yaie.models.draft_head import DraftHead
@@ -27,6 +27,7 @@ from yaie.worker.sizing import (
     MOST_UNSETTLED,
     block_bytes,
     free_memory,
+    num_blocks_of_groups,
     num_device_blocks,
     num_host_blocks,
     num_state_checkpoints,
@@ -65,6 +66,8 @@ class Sizes:
     num_seats: requests that may have state at the worker; half as many may run.
     bytes_per_slot: of what the layers that keep a state keep of one request; 0 if there are none.
     num_checkpoints: slots for such states beside those of the seats.
+    num_windowed_blocks, bytes_per_windowed_block: of the layers with a window, where others see all of a
+        text; `num_blocks` and `bytes_per_block` are of the others then.
     """
 
     num_blocks: int
@@ -73,6 +76,8 @@ class Sizes:
     num_seats: int
     bytes_per_slot: int = 0
     num_checkpoints: int = 0
+    num_windowed_blocks: int = 0
+    bytes_per_windowed_block: int = 0
 
     @property
     def states(self) -> str:
@@ -110,12 +115,19 @@ def sizes_for(
     """
     device = model.device
     drafting = drafting or Drafting()
-    bytes_each = block_bytes(
-        _kv_layers(model, drafting.head),
-        config.block_size,
-        model.dtype,
+    layers = _kv_layers(model, drafting.head)
+    bytes_of = partial(
+        block_bytes,
+        block_size=config.block_size,
+        dtype=model.dtype,
         int8=config.kv_dtype == "int8",
     )
+    groups = held if held is not None and held.full else None
+    bytes_windowed = 0
+    if groups is not None:
+        bytes_windowed = bytes_of([layers[index] for index in groups.windowed])
+        layers = [layers[index] for index in groups.full]
+    bytes_each = bytes_of(layers)
     if drafting.model is not None:  # its pool has as many blocks
         bytes_each += block_bytes(drafting.model.kv_layers, config.block_size, drafting.model.dtype)
     # Twice what runs: a batch that ended and the one that takes over.
@@ -131,17 +143,25 @@ def sizes_for(
             needed += unsettled_bytes(model.adapter.state_layers, num_seats // 2, drafts)
     if device.type == "cuda" and (config.num_blocks is None or config.graphs in ("auto", "on")):
         needed += int(GRAPH_SHARE * free_memory(device))
-        needed += _warmed_up(config, backend, model, num_seats // 2)
-    longest = model.max_length
-    if held is not None and drafting.model is None:  # that would hold all of a text
-        longest = (held.most + 1) * config.block_size
+        needed += _warmed_up(config, backend, model, num_seats // 2, groups)
+    longest, num_windowed = model.max_length, 0
+    if groups is not None:
+        num_blocks, num_windowed = num_blocks_of_groups(
+            config, (bytes_each, bytes_windowed), groups, device, needed
+        )
+    else:
+        if held is not None and drafting.model is None:  # that would hold all of a text
+            longest = (held.most + 1) * config.block_size
+        num_blocks = num_device_blocks(config, bytes_each, longest, device, needed)
     return Sizes(
-        num_blocks=num_device_blocks(config, bytes_each, longest, device, needed),
+        num_blocks=num_blocks,
         num_host_blocks=num_host_blocks(config, bytes_each),
         bytes_per_block=bytes_each,
         num_seats=num_seats,
         bytes_per_slot=bytes_per_slot,
         num_checkpoints=num_checkpoints,
+        num_windowed_blocks=num_windowed,
+        bytes_per_windowed_block=bytes_windowed,
     )
 
 
@@ -151,11 +171,17 @@ def _least(number: int, model: Loaded) -> int:
     return int(model.adapter.shard.all_gather(own).min())
 
 
-def _warmed_up(config: EngineConfig, backend: Backend, model: Loaded, num_seqs: int) -> int:
+def _warmed_up(
+    config: EngineConfig,
+    backend: Backend,
+    model: Loaded,
+    num_seqs: int,
+    groups: Held | None,
+) -> int:
     """Bytes that steps take at most; their kernels are compiled then. One block of a pool will do.
     num_seqs: requests that run at once."""
-    sizes = Sizes(1, 0, 0, num_seqs)
-    worker = _bare_worker(config, backend, model, sizes)
+    sizes = Sizes(1, 0, 0, num_seqs, num_windowed_blocks=1)
+    worker = _bare_worker(config, backend, model, sizes, groups=groups)
     with peak_memory(model.device) as peak:
         try:
             budget = config.step_tokens(model.device.type)
@@ -192,12 +218,15 @@ def make_worker(
     model: Loaded,
     sizes: Sizes,
     head: DraftHead | None = None,
+    held: Held | None = None,
 ) -> Worker:
-    """Pool, attention and sampler around the model, and what carries out padded steps.
+    """Pool, attention and sampler around the model, and what carries out padded steps. held: what a
+    request holds, if that is less than all of its text.
 
     Raises ConfigError if graphs are demanded that cannot be had.
     """
-    worker = _bare_worker(config, backend, model, sizes, head)
+    groups = held if held is not None and held.full else None
+    worker = _bare_worker(config, backend, model, sizes, head, groups)
     if not isinstance(worker, StagedWorker):
         worker.runner, worker.note = graph_runner(config, backend, worker)
     return worker
@@ -209,25 +238,44 @@ def _bare_worker(
     model: Loaded,
     sizes: Sizes,
     head: DraftHead | None = None,
+    groups: Held | None = None,
 ) -> Worker:
-    make_pool = backend.make_int8_pool if config.kv_dtype == "int8" else backend.make_pool
-    pool = make_pool(
-        _kv_layers(model, head),
-        sizes.num_blocks,
-        config.block_size,
-        model.dtype,
-        model.device,
-        sizes.num_host_blocks,
-    )
-    adapter, attention = model.adapter, backend.make_attention(pool)
+    is_alone = config.deterministic and backend.invariant_gemm is None
+
+    def memory(layers: Sequence[KVLayerSpec], num_blocks: int) -> tuple[KVPool, BatchAttention]:
+        make_pool = backend.make_int8_pool if config.kv_dtype == "int8" else backend.make_pool
+        size, num_host = config.block_size, sizes.num_host_blocks
+        pool = make_pool(layers, num_blocks, size, model.dtype, model.device, num_host)
+        attention = backend.make_attention(pool)
+        return pool, LoneAttention(attention, size) if is_alone else attention
+
+    layers, adapter = _kv_layers(model, head), model.adapter
+    pool: KVPool
+    attention: BatchAttention
+    if groups is None:
+        pool, attention = memory(layers, sizes.num_blocks)
+    else:
+        from yaie.worker.layer_groups import grouped
+
+        parts = [
+            memory([layers[index] for index in group], count)
+            for group, count in (
+                (groups.full, sizes.num_blocks),
+                (groups.windowed, sizes.num_windowed_blocks),
+            )
+        ]
+        pool, attention = grouped(groups.full, groups.windowed, parts[0], parts[1])
     sampler: Sampler = backend.make_sampler()
     if backend.invariant_gemm is not None:
         adapter = InvariantAdapter(adapter, backend.invariant_gemm)
-    elif config.deterministic:
-        adapter, attention = TiledAdapter(adapter), LoneAttention(attention, config.block_size)
-        sampler = LoneSampler(sampler)
+    elif is_alone:
+        adapter, sampler = TiledAdapter(adapter), LoneSampler(sampler)
     speculative = backend.parts["speculative"]
     kind: Callable[..., Worker] = Worker if adapter.shard.passing is None else StagedWorker
+    if groups is not None:
+        from yaie.worker.layer_groups import GroupedWorker
+
+        kind = GroupedWorker
     if adapter.state_layers:
         from yaie.backends.states import make_state_ops, rollback_of
         from yaie.worker.states import StatefulWorker

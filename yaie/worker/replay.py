@@ -24,6 +24,7 @@ from yaie.core.step import StepInput, StepMasks
 from yaie.worker.build import Sizes, make_worker
 from yaie.worker.step_future import FOR_MASKS, FOR_THE_END, Stages, StepFuture
 from yaie.worker.threads import use_threads
+from yaie.worker.windows import held_of
 
 
 class Recorder:
@@ -102,7 +103,10 @@ def _worker(config: EngineConfig, sizes: Sizes) -> Worker:
     )
     products = partial(backend.make_packed_gemm, device)
     model = loader.load(backend.make_ops(), backend.dtypes, products)
-    return make_worker(config, backend, model, sizes)
+    held = None
+    if sizes.num_windowed_blocks:
+        held = held_of(config, model.adapter, model.max_length)
+    return make_worker(config, backend, model, sizes, held=held)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -40,10 +40,12 @@ class Replaying(ABC):
     """What `Worker` has for them, beside what it is made of.
 
     `runner` may be set: it then carries out the steps that it takes. note: what to know of that.
+    first_columns: where each block table of a seat begins, in the columns of a step's new entries.
     """
 
     runner: GraphRunner | None = None
     note: str = ""
+    first_columns: tuple[int, ...] = (0,)
 
     adapter: ModelAdapter
     attention: BatchAttention

@@ -9,6 +9,7 @@ from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
 from yaie.core.contracts.states import StateLayerSpec
 from yaie.core.errors import ConfigError
+from yaie.worker.windows import Held
 
 CPU_SHARE = 0.3
 GPU_SHARE = 0.9
@@ -23,6 +24,8 @@ CHECKPOINT_SHARE = 0.1
 """Likewise, for states behind cached prefixes."""
 MOST_UNSETTLED = 8
 """Drafts of a request in a step, where states take part and the configuration fixes no number."""
+WINDOW_SHARE = 0.5
+"""Of the pool, at most, for the layers with a window, where others see all of a text."""
 CPU_SEQUENCES = 16
 """Of full length: more of them at once is slow on a CPU, whose memory other programs want too."""
 
@@ -55,9 +58,7 @@ def num_device_blocks(
     """
     if config.num_blocks is not None:
         return config.num_blocks
-    # Ranks have a GPU each, and share the memory of a CPU.
-    sharers = 1 if device.type == "cuda" else config.num_ranks
-    budget = int(free_memory(device) * _share(config, device)) // sharers - needed
+    budget = _budget(config, device, needed)
     useful = _sequences(config, device) * -(-max_model_len // config.block_size)
     num_blocks = min(budget // bytes_per_block, useful)
     if num_blocks < 1:
@@ -68,6 +69,36 @@ def num_device_blocks(
             param="kv_memory_share",
         )
     return num_blocks
+
+
+def num_blocks_of_groups(
+    config: EngineConfig,
+    bytes_per_block: tuple[int, int],
+    held: Held,
+    device: torch.device,
+    needed: int = 0,
+) -> tuple[int, int]:
+    """Blocks of the layers that see all of a text, and of those with a window, from the memory that one
+    pool would take.
+
+    Each request that may run at once gets its window, or as many do as WINDOW_SHARE holds, one at least;
+    all that is left is for the full group. No more blocks are windowed than there would be of both. With
+    a configured number the full group has that many.
+
+    bytes_per_block: of both. held: what a request holds. needed: see `num_device_blocks`.
+    """
+    num_seqs = _sequences(config, device)
+    wanted = num_seqs * held.settled + -(-held.unsettled // config.block_size) + 1
+    full, windowed = bytes_per_block
+    if config.num_blocks is not None:
+        return config.num_blocks, held.num_blocks or min(wanted, config.num_blocks + 1)
+    longest = held.whole * config.block_size
+    alike = num_device_blocks(config, full + windowed, longest, device, needed)
+    budget = _budget(config, device, needed)
+    count = max(int(WINDOW_SHARE * budget) // windowed, held.most + 1)
+    count = max(2, min(count, wanted, alike))
+    left = (budget - count * windowed) // full
+    return max(1, min(left, num_seqs * held.whole)), count
 
 
 def slot_bytes(layers: Sequence[StateLayerSpec]) -> int:
@@ -130,6 +161,12 @@ def num_host_blocks(config: EngineConfig, bytes_per_block: int) -> int:
     if config.preemption != "swap":
         return 0
     return int(config.swap_space * 2**30) // config.num_ranks // bytes_per_block
+
+
+def _budget(config: EngineConfig, device: torch.device, needed: int) -> int:
+    """Bytes for the pool. Ranks have a GPU each, and share the memory of a CPU."""
+    sharers = 1 if device.type == "cuda" else config.num_ranks
+    return int(free_memory(device) * _share(config, device)) // sharers - needed
 
 
 def _share(config: EngineConfig, device: torch.device) -> float:

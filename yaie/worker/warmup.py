@@ -118,8 +118,10 @@ class Warmup:
         step = self._begin([0] * count, lengths)
         self._enter(step, lengths, flavour)
         if own_blocks:
-            step.table_seats = step.table_blocks = np.arange(count, dtype=np.int32)
-            step.table_columns = np.zeros(count, dtype=np.int32)
+            columns = self._worker.first_columns
+            step.table_seats = np.tile(np.arange(count, dtype=np.int32), len(columns))
+            step.table_columns = np.repeat(np.array(columns, dtype=np.int32), count)
+            step.table_blocks = step.table_seats
         return self._run(step)
 
     def chunks(self, lengths: Sequence[int], decodes: int = 0) -> StepResult:

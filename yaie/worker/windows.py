@@ -1,20 +1,31 @@
-"""What a request holds where every layer sees a window of a text: `Held`.
+"""What a request holds where layers see a window of a text: `Held`.
 
-Blocks that no token to come sees go back to the pool (`yaie.engine.windows`). So a request holds its
-window and what steps compute, and a text may be longer than the pool.
+Blocks that no token to come sees go back to the pool (`yaie.engine.windows`). If every layer has a
+window, a request holds its window and what steps compute, and a text may be longer than the pool. If
+some layers see all of a text, each of the two groups of layers has blocks of its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from yaie.core.config import EngineConfig
 from yaie.models.adapter import ModelAdapter
 
+GATHERED = 8
+"""Blocks behind the window that go back together, while others are free: a table with another entry is
+sent to the worker whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """window: keys that a query sees at most. block_size: tokens of a block. most: blocks that a request
+    """What a request holds in the layers that have a window.
+
+    window: keys that a query sees at most. block_size: tokens of a block. most: blocks that a request
     holds at once, at most. whole: blocks of the longest text. kept: why blocks stay all the same; "" if
     they go back.
+
+    full, windowed: by their indices, the layers that see all of a text, and the others; both are empty
+    if every layer has a window. unsettled: tokens of all requests that steps compute at once.
+    num_blocks: how many the layers with a window have, if that is settled.
     """
 
     window: int
@@ -22,17 +33,47 @@ class Held:
     most: int
     whole: int
     kept: str = ""
+    full: tuple[int, ...] = ()
+    windowed: tuple[int, ...] = ()
+    unsettled: int = 0
+    num_blocks: int | None = None
+
+    @property
+    def settled(self) -> int:
+        """Blocks that a request holds behind the tokens that steps compute, at most."""
+        return min(self.whole, -(-(self.window - 1) // self.block_size) + 1 + GATHERED)
 
     def told(self, bytes_per_block: int) -> str:
-        """In words, for the start."""
+        """In words, for the start; of a model all of whose layers have a window, or with `kept`."""
         if self.kept:
-            return f"{self.window:,} keys a query; all blocks are kept: {self.kept}"
+            return f"{self.window:,} keys a query{self._where}; all blocks are kept: {self.kept}"
         mib = bytes_per_block / 2**20
         return (
             f"{self.window:,} keys a query: blocks behind them go back, and a request holds at most "
             f"{self.most:,} ({self.most * mib:,.1f} MiB) of the {self.whole:,} "
             f"({self.whole * mib:,.1f} MiB) of the longest text"
         )
+
+    def told_of_groups(self, full: tuple[int, int], windowed: tuple[int, int]) -> str:
+        """In words, for the start. full, windowed: how many blocks the layers have that see all of a
+        text, and the others, and the bytes of one."""
+
+        def told(blocks: tuple[int, int]) -> str:
+            count, each = blocks
+            return f"{count:,} blocks ({count * each / 2**20:,.1f} MiB)"
+
+        saved = (full[0] - windowed[0]) * windowed[1]
+        more = f"; {full[0]:,} for all would take {saved / 2**20:,.1f} MiB more"
+        return (
+            f"{self.window:,} keys a query{self._where}: blocks behind them go back. The others have "
+            f"{told(full)}, these {told(windowed)}{more if saved > 0 else ''}"
+        )
+
+    @property
+    def _where(self) -> str:
+        if not self.full:
+            return ""
+        return f" in {len(self.windowed)} of {len(self.full) + len(self.windowed)} layers"
 
     def first_seen(self, position: int) -> int:
         """The first block of a text that a token at this position sees."""
@@ -43,6 +84,13 @@ class Held:
         left = num_blocks - 1
         return (self.whole if left >= self.most else left) * self.block_size
 
+    def num_texts(self, num_blocks: int) -> int:
+        """How many of the longest texts the windowed group can serve at once with so many blocks: all
+        of them share what steps compute."""
+        left = num_blocks - 1
+        beside = left - -(-self.unsettled // self.block_size)
+        return max(left // self.most, beside // self.settled)
+
 
 def held_of(
     config: EngineConfig,
@@ -52,18 +100,24 @@ def held_of(
     has_head: bool = False,
     kept: str = "",
 ) -> Held | None:
-    """None where a layer sees all of a text, or no text is longer than the window.
+    """None where no text is longer than a layer's window.
 
     max_length: of a text. has_head: whether a head drafts, which has a layer of its own. kept: why every
     block is needed.
     """
-    window = adapter.widest_window
-    if window is None or window >= max_length or adapter.state_layers:
+    windows = [
+        None if window is None or window >= max_length else window for window in adapter.windows
+    ]
+    narrow = [window for window in windows if window is not None]
+    if not narrow or adapter.state_layers:
         return None
+    window, has_groups = max(narrow), len(narrow) < len(windows)
     if has_head:
         kept = "the head that drafts sees all of a text"
     elif config.preemption == "swap":
         kept = "preemption is swap, which moves texts whole"
+    elif has_groups and config.num_ranks > 1:
+        kept = "ranks have one table for all layers"
     size, device = config.block_size, adapter.device.type
     budget = config.step_tokens(device)
     if not config.chunked_prefill:
@@ -72,4 +126,13 @@ def held_of(
     unsettled = 2 * budget if is_overlapped else budget
     whole = -(-max_length // size)
     most = min(whole, -(-(window - 1 + unsettled) // size) + 1)
-    return Held(window, size, most, whole, kept)
+    held = Held(window, size, most, whole, kept)
+    if not has_groups:
+        return held
+    layers = range(len(windows))
+    return replace(
+        held,
+        full=tuple(layer for layer in layers if windows[layer] is None),
+        windowed=tuple(layer for layer in layers if windows[layer] is not None),
+        unsettled=unsettled,
+    )

@@ -77,6 +77,10 @@ class WindowedBench(CacheBench):
         self.note_filed(request)
         super().preempt(request)
 
+    def carry_out(self, scheduled: list[ScheduledRequest]) -> list[list[int]]:
+        """The promised moves, then the model: what each share draws."""
+        return self.executor.run(StepPlan(scheduled, *self.cache.take_moves()))
+
     def usable(self, token_ids: Sequence[int]) -> int:
         """How many leading tokens a text may go on behind, if no block has been given up: those of the
         most blocks whose last ones, which the next token sees, were all filed."""
@@ -97,8 +101,7 @@ class WindowedBench(CacheBench):
             return False
         table, count = self.cache.block_table(request), 1 + len(drafts)
         item = ScheduledRequest(request, start, count, table, True, drafts)
-        plan = StepPlan([item], *self.cache.take_moves())
-        (drawn,) = self.executor.run(plan)
+        (drawn,) = self.carry_out([item])
         request.num_computed_tokens += count
         request.num_in_flight += count
         request.num_output_placeholders += count

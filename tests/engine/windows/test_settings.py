@@ -17,7 +17,7 @@ from yaie.core.errors import KVPoolTooSmallError
 from yaie.engine.handover.engine import DisaggregatedEngine
 from yaie.engine.windows.blocks import takes_repeats
 from yaie.engine.windows.cache import WindowedCache
-from yaie.models.adapter import widest
+from yaie.engine.windows.grouped import GroupedCache
 from yaie.worker import sizing
 from yaie.worker.windows import held_of
 
@@ -53,21 +53,22 @@ def engine(folder: Path, **settings: Any) -> LLMEngine:
     )
 
 
-def test_of_layers_without_a_window_the_widest_is_none() -> None:
-    assert widest([24, 7, 24]) == 24
-    assert widest([24, None, 24]) is None
-    assert widest([]) is None
-
-
 @pytest.mark.parametrize(
-    ("family", "window"),
-    [("mistral", 24), ("mistral-full", None), ("qwen2", None), ("llama", None)],
+    ("family", "windows", "kind"),
+    [
+        ("mistral", [24, 24], WindowedCache),
+        ("mistral-full", [None, None], KVCacheManager),
+        ("qwen2", [None, 24, 24], GroupedCache),
+        ("llama", [None, None], KVCacheManager),
+    ],
 )
-def test_every_layer_must_have_a_window(family: str, window: int | None, tmp_path: Path) -> None:
+def test_the_layers_windows_decide_what_becomes_of_blocks(
+    family: str, windows: list[int | None], kind: type, tmp_path: Path
+) -> None:
     one = engine(tiny_model(family, tmp_path / family))
-    assert one.model.adapter.widest_window == window
-    assert isinstance(one.machine_parts.cache, WindowedCache if window else KVCacheManager)
-    assert bool(one.info.windows) is bool(window)
+    assert (list(one.model.adapter.windows) or [None, None]) == windows
+    assert type(one.machine_parts.cache) is kind
+    assert bool(one.info.windows) is any(windows)
     one.close()
 
 
@@ -182,7 +183,9 @@ def test_it_can_be_watched(folder: Path) -> None:
 
 def test_the_books_figure() -> None:
     """Mistral 7B at 32,768 tokens in "MLA and sparse attention": 32 layers of 8 heads of 128 numbers."""
-    adapter: Any = SimpleNamespace(widest_window=4096, state_layers=(), device=torch.device("cuda"))
+    adapter: Any = SimpleNamespace(
+        windows=[4096] * 32, state_layers=(), device=torch.device("cuda")
+    )
     held = held_of(EngineConfig(), adapter, 32_768)
     assert held is not None
     assert (held.most, held.whole) == (513, 2048)

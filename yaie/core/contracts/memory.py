@@ -17,7 +17,7 @@ class BlockManager(Protocol):
     one for each `hold`. Only `free`, `release`, `replace` and `swap_out` make it free again.
 
     Optional: a block may be in a table more than once, with a reference for each entry. The reference
-    takes the place of a part without that where every layer of a model has a window.
+    takes the place of a part without that for layers that have a window.
 
     A call costs the blocks that it names, or of the table that it changes. The size of the pools and the
     number of other tables cost nothing, but on the way to the host and back, and in `check`.
