@@ -228,7 +228,7 @@ def test_what_a_step_s_states_are_beside_the_weights():
     weights = 24 * linear + 8 * attention + 32 * 3 * hidden * features + vocabulary * hidden
     assert weights == pytest.approx(4.2e9, rel=0.01)
     assert 2 * weights / (2 * state_bytes(MODELS["qwen35_4b"])) == pytest.approx(82, abs=0.5)
-    assert "At 82 running requests these bytes are as many as the model's weights" in _words(PAGE)
+    assert "At 82 requests that is as much as the weights" in _words(PAGE)
 
 
 def test_blocks_of_a_page_that_holds_either_have_528_tokens():

@@ -228,7 +228,7 @@ const allReduce = (() => {
       { name: 'size', label: 'tensor', min: 10, max: 30, step: 1, value: 13, format: (power) => size(2 ** power) },
       { name: 'latency', label: 'latency', min: 0.5, max: 20, step: 0.5, value: 2, format: (us) => `${us} µs` },
       { name: 'bandwidth', label: 'bandwidth', min: 10, max: 900, step: 10, value: 400, format: (rate) => `${rate} GB/s` },
-      { name: 'at', label: 'time', min: 0, max: STOPS, step: 1, value: 0, format: (stop) => `${Math.round(100 * stop / STOPS)}%` },
+      { name: 'at', label: 'time', min: 0, max: STOPS, step: 1, value: Math.round(0.15 * STOPS), format: (stop) => `${Math.round(100 * stop / STOPS)}%` },
     ],
     // The picture has one height; what is said is longest for one of these.
     tallest: () => Object.keys(NAMES).flatMap((algorithm) => [13, 19, 30].map((power) => ({ algorithm, size: power, wires: 'cables', latency: 12.5 }))),

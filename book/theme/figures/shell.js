@@ -1,4 +1,5 @@
 // The frame of every figure: the question first, then a bar to play with, what is said, and a stage of fixed height.
+// Until the question is answered nothing of them is shown, since bar, sentence and stage together hold the answer.
 // A figure is <yaie-NAME> around a JSON of { title, data, predict, code } and a text for readers without scripts.
 'use strict';
 
@@ -7,6 +8,7 @@
   const { tallest } = yaie.stage;
   const TWEEN = 450; // ms, at most
   const TWEENED = 0.7; // of the time to the next stop
+  const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
   class Figure extends HTMLElement {
     connectedCallback() {
@@ -22,8 +24,9 @@
       this.settings = html('div', { class: 'settings' });
       this.panel = html('div', { class: 'panel', role: 'group', 'aria-label': `Controls: ${title}` },
         this.player.element, this.settings);
-      this.panel.hidden = Boolean(predict);
       this.replaceChildren(this.panel, this.said, this.stage);
+      this.asks = Boolean(predict);
+      this.cover();
       if (predict) {
         this.question = yaie.question(this.dataset.name, predict, (kept) => this.reveal(kept));
         this.prepend(this.question.element);
@@ -51,8 +54,8 @@
         else if (this.player.isPlaying()) this.player.pause();
       }, { rootMargin: '400px' }).observe(this);
       addEventListener('hashchange', () => this.open());
-      addEventListener('beforeprint', () => this.rewind());
-      addEventListener('afterprint', () => this.restore());
+      addEventListener('beforeprint', () => { this.show(true); this.rewind(); });
+      addEventListener('afterprint', () => { this.restore(); this.cover(); });
       this.open();
     }
 
@@ -60,14 +63,28 @@
     playsByItself() {
       if (!('plays' in this.dataset) || this.index > 0) return;
       delete this.dataset.plays;
-      if (matchMedia('(prefers-reduced-motion: reduce)').matches) return;
+      if (isCalm()) return;
       this.said.setAttribute('aria-live', 'off'); // what nobody asked for is not read out
       this.player.toggle();
     }
 
+    /** What the question asks about is seen once it is answered. Where motion is to be little, nothing appears later
+        but the bar. */
+    cover() {
+      this.panel.hidden = this.asks;
+      this.show(!this.asks || isCalm());
+    }
+
+    /** Shows sentence and stage, or hides them from eyes and screen readers alike. */
+    show(isShown) { this.said.hidden = this.stage.hidden = !isShown; }
+
+    /** The question is answered. kept: on an earlier visit; then the figure is drawn when it comes into sight. */
     reveal(kept) {
-      this.panel.hidden = false;
-      if (!kept) this.player.play.focus({ preventScroll: true });
+      this.asks = false;
+      this.cover();
+      if (kept) return;
+      this.measure();
+      this.player.play.focus({ preventScroll: true });
     }
 
     /** The first use folds the answer; the bar stays under the pointer. */
@@ -84,7 +101,6 @@
       const asked = yaie.link.asked(this.dataset.name);
       if (!asked) return;
       this.question?.waive();
-      this.panel.hidden = false;
       this.rests = false;
       this.choose(asked.choices);
       this.measure();

@@ -1,0 +1,95 @@
+"""Sentence and stage of a figure are hidden until its question is answered: they hold the answer."""
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.book.reading import reading
+
+PRINT = "dispatchEvent(new Event('beforeprint'))"
+PRINTED = "dispatchEvent(new Event('afterprint'))"
+BOTH = pytest.mark.parametrize(("page", "name"), [("gpu", "latency"), ("quantization", "gptq")])
+"""One that is computed from its controls, and one that steps through a recording."""
+
+
+def parts(figure: Locator) -> list[Locator]:
+    return [figure.locator(f".{part}") for part in ("panel", "said", "stage")]
+
+
+def is_drawn(figure: Locator) -> bool:
+    return figure.locator(".stage svg").count() > 0 and bool(figure.locator(".said").inner_text())
+
+
+@BOTH
+def test_the_answer_is_not_seen_before_the_question_is_answered(browser, built, page, name):
+    with reading(browser, built, page, motion="no-preference") as (opened, wrong):
+        figure = opened.locator(f"#figure-{name}")
+        figure.scroll_into_view_if_needed()
+        for part in parts(figure):
+            expect(part).to_be_hidden()
+        expect(figure.locator("figcaption")).to_be_visible()
+        before = figure.evaluate("figure => figure.offsetHeight")
+
+        figure.get_by_role("button", name="Check").click()  # nothing was chosen
+        expect(figure.locator(".stage")).to_be_hidden()
+        figure.get_by_role("button", name="Show without guessing").click()
+        for part in parts(figure):
+            expect(part).to_be_visible()
+        assert is_drawn(figure)
+        assert figure.evaluate("figure => figure.offsetHeight") > before
+        # The height is that of the tallest state from the first click on.
+        height = "figure => figure.offsetHeight"
+        shown = figure.evaluate(height)
+        figure.get_by_role("button", name="Next").click()  # folds the answer, which is above
+        folded = figure.evaluate(height)
+        figure.get_by_role("button", name="Next").click()
+        assert figure.evaluate(height) == folded <= shown
+        assert wrong == []
+
+
+@BOTH
+def test_on_paper_and_by_a_link_it_is_seen(browser, built, page, name):
+    with reading(browser, built, page, motion="no-preference") as (opened, wrong):
+        figure = opened.locator(f"#figure-{name}")
+        opened.evaluate(PRINT)
+        opened.emulate_media(media="print", reduced_motion="no-preference")
+        expect(figure.locator(".stage")).to_be_visible()
+        assert is_drawn(figure)
+        opened.emulate_media(media="screen", reduced_motion="no-preference")
+        opened.evaluate(PRINTED)
+        for part in parts(figure):
+            expect(part).to_be_hidden()
+
+        opened.evaluate(f"location.hash = '#fig-{name}-3'")
+        for part in parts(figure):
+            expect(part).to_be_visible()
+        assert is_drawn(figure)
+        assert wrong == []
+
+
+@BOTH
+def test_with_reduced_motion_only_the_bar_waits(browser, built, page, name):
+    with reading(browser, built, page, motion="reduce") as (opened, _):
+        figure = opened.locator(f"#figure-{name}")
+        figure.scroll_into_view_if_needed()
+        panel, said, stage = parts(figure)
+        expect(panel).to_be_hidden()
+        expect(said).to_be_visible()
+        expect(stage).to_be_visible()
+
+
+def test_it_is_seen_at_once_by_a_reader_who_answered_before(browser, served):
+    with reading(browser, served, "gpu", motion="no-preference") as (opened, wrong):
+        figure = opened.locator("#figure-latency")
+        figure.get_by_role("button", name="Show without guessing").click()
+        opened.reload()
+        figure.scroll_into_view_if_needed()
+        for part in parts(figure):
+            expect(part).to_be_visible()
+        assert is_drawn(figure)
+        assert wrong == []
+
+
+def test_a_figure_without_a_question_is_seen(browser, built):
+    with reading(browser, built, "index", motion="no-preference") as (opened, _):
+        for part in parts(opened.locator("#figure-whole-game")):
+            expect(part).to_be_visible()
