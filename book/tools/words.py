@@ -27,6 +27,7 @@ LATER = frozenset(
     {
         "adapters.md",
         "agents.md",
+        "context-parallel.md",
         "disaggregation.md",
         "experts.md",
         "goodput.md",

@@ -99,4 +99,4 @@ def test_ring_attention_hides_a_transfer_from_330_tokens_on():
     assert flops_of_a_pair == 16_384
     tokens = (bytes_of_a_key / 450e9) / (flops_of_a_pair / 600e12)
     assert tokens == pytest.approx(330, rel=0.02)
-    assert "some 330 tokens per rank" in _words("latent-attention")
+    assert "some 330 tokens per rank" in _words("context-parallel")
