@@ -93,13 +93,9 @@ def test_the_bytes_of_a_batch_are_those_of_the_table():
         page,
         flags=re.M,
     )
-    bars = [
-        float(wide) for wide in re.findall(r'<rect[^>]* width="([\d.]+)"', svg("batch-bytes"))
-    ]
+    bars = [float(wide) for wide in re.findall(r'<rect[^>]* width="([\d.]+)"', svg("batch-bytes"))]
     scale = bars[0] / float(rows[0][0])
-    assert bars == pytest.approx(
-        [scale * float(part) for row in rows for part in row[:2]], abs=0.1
-    )
+    assert bars == pytest.approx([scale * float(part) for row in rows for part in row[:2]], abs=0.1)
     for _, own, _, _, ms in rows:
         assert f">{own} GB: {ms} ms<" in svg("batch-bytes")
 

@@ -156,9 +156,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     ),
     "experts-enough-rows": lambda: next(n for n in range(10**5) if n * 8 / 256 >= 160),
     "latent-attention-long-contexts": lambda: fitting(80e9, 131072 * MLA),
-    "latent-attention-latents-on-the-host": lambda: fitting(
-        80e9, 61 * (65536 * 128 + 4096 * 1152)
-    ),
+    "latent-attention-latents-on-the-host": lambda: fitting(80e9, 61 * (65536 * 128 + 4096 * 1152)),
     "context-parallel-divided-context": lambda: (
         fitting(320e9, 32768 * MLA) - fitting(40e9, 32768 * MLA)
     ),
