@@ -88,7 +88,7 @@ const kvGrowth = (() => {
     const columns = ['', 'factors', 'bytes'].map((name, index) => name
       ? html('th', { scope: 'col', class: index === 2 ? 'yk-bytes' : null }, name) : html('td', {}));
     return html('table', { class: 'yk' },
-      html('thead', {}, html('tr', {}, columns, html('td', { class: 'yk-bar', 'aria-hidden': 'true' }, '100 B to 100 TB, × 1,000 a mark'))),
+      html('thead', {}, html('tr', {}, columns, html('td', { class: 'yk-bar', 'aria-hidden': 'true' }, '× 1,000 a mark'))),
       html('tbody', {},
         row('a token, a layer', of, size.layer),
         row('a token', `× ${model.layers} layers`, size.token),
