@@ -136,9 +136,22 @@ def test_what_the_prediction_on_tiers_says(page: Any) -> None:
     faster = {
         name: found["bytes"] / 7e9 < found["seconds"]
         for name in ("llama-8b", "qwen3-06b")
-        for found in [of(page, "around.again", SHAPES[name], 4096, 400e12)]
+        for found in [of(page, "around.again", SHAPES[name], 4096, 600e12)]
     }
     assert faster == {"llama-8b": True, "qwen3-06b": False}
+
+
+def test_what_the_chapter_on_tiers_says_of_8000_tokens(page: Any) -> None:
+    run = json.loads((BOOK / "evidence/gpu_fixed_large.json").read_text("utf-8"))["batches"]["8"]
+    [prefill] = run["YAIE"]["prefill_ms"]
+    assert round(1e3 * prefill / (8 * 1024)) == 22  # microseconds a token
+    rate = 8 * 1024 * 2 * LLAMA["weights"] / (prefill / 1e3)
+    found = of(page, "around.again", LLAMA, 8000, rate)
+    products = 2 * LLAMA["weights"] * 8000 / rate
+    assert found["seconds"] == pytest.approx(0.20, abs=0.005)
+    assert 1 - products / found["seconds"] == pytest.approx(1 / 8, abs=0.01)
+    assert found["bytes"] / 7e9 == pytest.approx(0.15, abs=0.005)
+    assert found["bytes"] / 64e9 == pytest.approx(0.016, abs=0.0005)
 
 
 def test_a_request_s_shares(page: Any) -> None:

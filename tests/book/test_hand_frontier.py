@@ -1,5 +1,6 @@
 """The worked examples of FP8, of latents and of routing, computed again."""
 
+import math
 import re
 
 import pytest
@@ -99,4 +100,30 @@ def test_ring_attention_hides_a_transfer_from_330_tokens_on():
     assert flops_of_a_pair == 16_384
     tokens = (bytes_of_a_key / 450e9) / (flops_of_a_pair / 600e12)
     assert tokens == pytest.approx(330, rel=0.02)
-    assert "some 330 tokens per rank" in _words("latent-attention")
+    assert "some 330 tokens per rank" in _words("context-parallel")
+
+
+def test_what_deepseek_v4_keeps_for_a_million_tokens():
+    kept = 30 * (512 // 4 + 128 // 4) * 2 + 31 * (512 // 128) * 2
+    before = 61 * (512 + 64 + 128) * 2
+    gib = 2**20 / 2**30
+    text = _words("latent-attention")
+    assert f"= {kept:,}$ bytes".replace(",", "{,}") in text
+    assert f"{kept * gib:.1f} GiB for a context of a million" in text
+    assert f"would keep {before * gib:.0f} GiB, {before / kept:.1f} times as much" in text
+
+
+def test_how_many_gpus_a_load_needs():
+    decode = round(256 * 7.9 / 64)
+    million = 40 * 256 * 3600 / 1e6
+    text = _words("goodput")
+    for prefill in (53, 26):
+        seconds = (prefill + decode) / 1000
+        devices = math.ceil(40 * seconds / 0.7)
+        assert f"{1000 * seconds:.0f} ms" in text
+        assert f"{('four', 'five')[devices - 4]} devices" in text.lower()
+        assert f"{100 * 3 * devices / million:.0f} cents" in text
+    assert f"{million:.1f} million tokens" in text
+    assert f"{40 * (53 + decode) / 1000:.1f} devices' whole time" in text
+    assert f"{4 * 3600:,} wait after an hour" in text
+    assert 4 * 3600 / 30 == 8 * 60

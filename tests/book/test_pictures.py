@@ -85,6 +85,21 @@ def test_the_stacked_rows_add_up():
     assert 2 * 14336 == 28672
 
 
+def test_the_bytes_of_a_batch_are_those_of_the_table():
+    page = (SOURCE / "kv-cache.md").read_text("utf-8")
+    number = r"([\d.]+)"
+    rows = re.findall(
+        rf"^\| \d+ \| {number} GB \| {number} GB \| {number} \| {number} \| {number} \|",
+        page,
+        flags=re.M,
+    )
+    bars = [float(wide) for wide in re.findall(r'<rect[^>]* width="([\d.]+)"', svg("batch-bytes"))]
+    scale = bars[0] / float(rows[0][0])
+    assert bars == pytest.approx([scale * float(part) for row in rows for part in row[:2]], abs=0.1)
+    for _, own, _, _, ms in rows:
+        assert f">{own} GB: {ms} ms<" in svg("batch-bytes")
+
+
 def test_pairs_are_drawn_from_the_evidence():
     drawn, found = render_pairs("throughput"), load("throughput")
     for ratio in found["ratio"]["values"]:

@@ -129,10 +129,12 @@ const goodput = (() => {
         text(x(50) - 6, y(50) - 4, 'arrive', { anchor: 'end' }),
         text(width - 14, y(curve.at(-1)[1].throughput) - 7, 'end (dashed)', { anchor: 'end' }),
         text(width - 14, y(curve.at(-1)[1].goodput) - 7, 'end in time', { anchor: 'end', bold: true })));
-      const row = (name, half, most) => html('tr', {}, html('th', { scope: 'row' }, name), html('td', {}, milli(half)), html('td', {}, milli(most)));
+      const cell = (value, limit) => html('td', { class: value > limit ? 'over' : null }, milli(value), value > limit ? ' (over)' : null);
+      const row = (name, { half, most }, limit) => html('tr', {}, html('th', { scope: 'row' }, name), cell(half, limit), cell(most, limit),
+        html('td', {}, milli(limit)));
       stage.append(html('table', { class: 'yg' },
-        html('thead', {}, html('tr', {}, html('td', {}), html('th', { scope: 'col' }, 'median'), html('th', { scope: 'col' }, '99th percentile'))),
-        html('tbody', {}, row('time to first token', here.ttft.half, here.ttft.most), row('time for each next token', here.tpot.half, here.tpot.most))));
+        html('thead', {}, html('tr', {}, html('td', {}), html('th', { scope: 'col' }, 'median'), html('th', { scope: 'col' }, '99th percentile'), html('th', { scope: 'col' }, 'limit'))),
+        html('tbody', {}, row('time to first token', here.ttft, limits.first), row('time between tokens', here.tpot, limits.between))));
       return `Of ${COUNT.toLocaleString('en')} requests, ${rate} of which arrive each second, ${here.counted.toLocaleString('en')} count: the first tenth warms up. `
         + `${digits(here.throughput)} end a second, and ${Math.round(100 * here.kept)}% are in time.`;
     },

@@ -31,7 +31,7 @@ const kvGrowth = (() => {
     .yk .yk-bar { width: 36%; min-width: 60px; padding-block: 0; }
     .yk-track { display: block; height: 15px; border-inline-start: 1px solid var(--y-line);
       background: linear-gradient(to left, var(--y-line) 1px, transparent 1px) 0 0 / 25% 100%; }
-    .yk-track > i { display: block; height: 9px; position: relative; top: 3px; background: var(--y-blue); }
+    .yk-track > i { display: block; width: 9px; height: 9px; border-radius: 50%; position: relative; top: 3px; background: var(--y-blue); }
     .yk-weights .yk-track > i { background: var(--y-orange); }
     .yk-memory { position: relative; margin: 26px 0 12px; height: 34px; font-size: 12px; }
     .yk-device, .yk-part { position: absolute; inset-block: 0; box-sizing: border-box; inset-inline-start: 0; }
@@ -70,7 +70,7 @@ const kvGrowth = (() => {
     return `${Number((value / size).toPrecision(value / size >= 1000 ? 4 : 3))} ${unit}`;
   }
 
-  // The bars: 10^2 to 10^14 bytes, so that each of the four marked quarters is a factor of 1,000.
+  // A dot, since the scale is logarithmic: 10^2 to 10^14 bytes, and each of the four marked quarters is a factor of 1,000.
   const onScale = (value) => `${Math.max(0, Math.min(100, ((Math.log10(value) - 2) / 12) * 100)).toFixed(2)}%`;
 
   const THINGS = { 'a token, a layer': 'token', 'a token': 'token', 'a request': 'request', 'all requests': 'request', weights: 'weights' };
@@ -79,7 +79,7 @@ const kvGrowth = (() => {
     return html('tr', { class: kind, 'data-thing': THINGS[name] }, html('th', { scope: 'row' }, name), html('td', {}, how),
       html('td', { class: 'yk-bytes' }, bytes(value)),
       html('td', { class: 'yk-bar', 'aria-hidden': 'true' },
-        html('span', { class: 'yk-track' }, html('i', { style: `width: ${onScale(value)}`, 'data-key': `bar-${name}` }))));
+        html('span', { class: 'yk-track' }, html('i', { style: `margin-inline-start: calc(${onScale(value)} - 5px)`, 'data-key': `bar-${name}` }))));
   }
 
   function ladder(model, size, set) {
@@ -88,7 +88,7 @@ const kvGrowth = (() => {
     const columns = ['', 'factors', 'bytes'].map((name, index) => name
       ? html('th', { scope: 'col', class: index === 2 ? 'yk-bytes' : null }, name) : html('td', {}));
     return html('table', { class: 'yk' },
-      html('thead', {}, html('tr', {}, columns, html('td', { class: 'yk-bar', 'aria-hidden': 'true' }, 'log scale, × 1,000 a mark'))),
+      html('thead', {}, html('tr', {}, columns, html('td', { class: 'yk-bar', 'aria-hidden': 'true' }, '× 1,000 a mark'))),
       html('tbody', {},
         row('a token, a layer', of, size.layer),
         row('a token', `× ${model.layers} layers`, size.token),

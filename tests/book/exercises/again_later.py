@@ -156,8 +156,15 @@ AGAIN: dict[str, Callable[[], float]] = {
     ),
     "experts-enough-rows": lambda: next(n for n in range(10**5) if n * 8 / 256 >= 160),
     "latent-attention-long-contexts": lambda: fitting(80e9, 131072 * MLA),
-    "latent-attention-divided-context": lambda: (
+    "latent-attention-latents-on-the-host": lambda: fitting(80e9, 61 * (65536 * 128 + 4096 * 1152)),
+    "context-parallel-divided-context": lambda: (
         fitting(320e9, 32768 * MLA) - fitting(40e9, 32768 * MLA)
+    ),
+    "context-parallel-hidden-between-hosts": lambda: next(
+        n for n in range(10**5) if n * 4 * 32 * 128 / 600e12 >= 4096 / 50e9
+    ),
+    "context-parallel-last-and-first": lambda: (
+        sum(1 for k in range(8) for _ in (0, 1) if k < 7) + 1
     ),
     "latent-attention-windows": lambda: (
         sum(kv_bytes(1, 8, 64) * (32768, 128)[layer % 2] for layer in range(36)) / 1e9
@@ -188,7 +195,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     "rollouts-take-turns": lambda: 2e3 * (2 * LLAMA_8B_W) / 64e9,
     "goodput-a-burst": lambda: next(t for t in range(99) if 40 + 28 * t <= 30 * t),
     "goodput-closed-loop": lambda: 64 / 20,
-    "goodput-energy": lambda: 500 * 0.07,
+    "goodput-energy": lambda: 500 * 0.03,
     "goodput-price-of-a-good-request": lambda: 3 / (12 * 3.6),
     "profiling-best-possible": lambda: bisect(lambda f: 0.6 + 0.4 / f > 1 / 1.5, 1, 99),
     "profiling-share-of-the-limit": lambda: (
