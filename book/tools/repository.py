@@ -103,11 +103,16 @@ def render_open(service: str) -> str:
     return f'<a class="button quiet" href="{address.format(path=path)}">{words}</a>'
 
 
+def render_author() -> str:
+    """Who wrote the book, as book.toml says."""
+    return str(_book()["authors"][0])
+
+
 def render_edition() -> str:
     """Which version of the book this is, of which day, and how to cite it."""
     day = _last_change(ROOT)
     version = f"Version {__version__}" + (f", {day.day} {day:%B %Y}" if day else "")
-    table = tomllib.loads((ROOT / "book.toml").read_text("utf-8"))["book"]
+    table = _book()
     address = os.environ.get(BOOK_URL, "") or repository_url()
     fields = {
         "author": f"{{{table['authors'][0]}}}",
@@ -122,6 +127,12 @@ def render_edition() -> str:
         f"<details><summary>{version}. Cite this book</summary>"
         f"<pre>@misc{{yaie,{escape(rows)}\n}}</pre></details>"
     )
+
+
+def _book() -> dict[str, Any]:
+    """What book.toml says of the book."""
+    table: dict[str, Any] = tomllib.loads((ROOT / "book.toml").read_text("utf-8"))["book"]
+    return table
 
 
 @cache
