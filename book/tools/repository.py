@@ -10,6 +10,7 @@ import subprocess
 from datetime import date
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 from book.tools.markup import escape
