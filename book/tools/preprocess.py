@@ -109,9 +109,10 @@ def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Ite
     asking = asking or {"quiz": {}, "exercises": {}}
     path = PurePosixPath(chapter["path"])
     name = path.name
-    text = chapter["content"]
+    text = written = chapter["content"]
     expanders: dict[str, Callable[..., str]] = {
-        "minutes": lambda: render_minutes(text, path.as_posix()),
+        # Of what is read: below, terms get links, whose definitions are shown only under the pointer.
+        "minutes": lambda: render_minutes(written, path.as_posix()),
         "lab": render_card,
         "sheet": link_to_sheet,
         "given": render_given,

@@ -35,7 +35,9 @@ def test_answers_are_named_and_the_steps_follow(yaie: Yaie, tiny_folder: str) ->
     lines = ran.out.splitlines()
     assert lines[0].startswith("A: ")
     assert any(line.startswith("B: ") for line in lines)
-    assert any(re.search(r"step +tokens +blocks +request +computes +sampled", line) for line in lines)
+    assert any(
+        re.search(r"step +tokens +blocks +request +computes +sampled", line) for line in lines
+    )
     assert "\x1b" not in ran.out
 
 

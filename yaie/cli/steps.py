@@ -144,7 +144,7 @@ class StepLog:
                 unread.clear()
 
     def table(self, width: int) -> Table:
-        """A row for each run of steps that look alike; what was sampled is cut to fit `width` characters.
+        """A row for each run of steps that look alike; what was sampled is cut to `width` characters.
 
         blocks: the most that were in use at the end of a step of the run. drafts, accepted: only where
         the engine drafts.
