@@ -67,8 +67,5 @@ def minutes_of_articles() -> int:
     """What the pages before the reference say that they take to read, sheets left out."""
     contents = (SOURCE / "SUMMARY.md").read_text("utf-8").partition("\n# Reference\n")[0]
     pages = [found["page"] for found in SUMMARY_LINE.finditer(contents)]
-    return sum(
-        reading_minutes(with_listings(page))
-        for page in pages
-        if not page.startswith((SHEETS, EXPLORATIONS))
-    )
+    texts = [with_listings(page) for page in pages if not page.startswith((SHEETS, EXPLORATIONS))]
+    return sum(reading_minutes(text) for text in texts if "{{#minutes}}" in text)
