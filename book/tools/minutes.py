@@ -22,6 +22,8 @@ WORDS_A_MINUTE = 200
 DIRECTIVE = re.compile(r"\{\{#.*?\}\}", re.S)
 DRAWING = re.compile(r"<svg\b.*?</svg>", re.S)
 TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
+INCLUDE = re.compile(r"\{\{#include (?P<file>[^:}]+)(?::(?P<anchor>[\w-]+))?\}\}")
+SOURCE = ROOT / "book/src"
 
 
 def render_minutes(text: str, path: str) -> str:
@@ -48,13 +50,22 @@ def reading_minutes(text: str) -> int:
     return max(1, round((len(text.split()) - code / 2) / WORDS_A_MINUTE))
 
 
-def hours_of_articles() -> float:
-    """How long all articles take to read, without sheets and the reference: in halves of an hour."""
-    contents = (ROOT / "book/src/SUMMARY.md").read_text("utf-8").partition("\n# Reference\n")[0]
+def with_listings(page: str) -> str:
+    """A page below `book/src` as the preprocessor gets it: mdBook has expanded the includes by then."""
+
+    def listing(found: re.Match[str]) -> str:
+        text = ((SOURCE / page).parent / found["file"]).read_text("utf-8")
+        if found["anchor"]:
+            text = text.partition(f"ANCHOR: {found['anchor']}\n")[2]
+            text = text.partition(f"ANCHOR_END: {found['anchor']}")[0]
+        return text
+
+    return INCLUDE.sub(listing, (SOURCE / page).read_text("utf-8"))
+
+
+def minutes_of_articles() -> int:
+    """What the pages before the reference say that they take to read, sheets left out."""
+    contents = (SOURCE / "SUMMARY.md").read_text("utf-8").partition("\n# Reference\n")[0]
     pages = [found["page"] for found in SUMMARY_LINE.finditer(contents)]
-    minutes = sum(
-        reading_minutes((ROOT / "book/src" / page).read_text("utf-8"))
-        for page in pages
-        if not page.startswith((SHEETS, EXPLORATIONS))
-    )
-    return round(minutes / 30) / 2
+    texts = [with_listings(page) for page in pages if not page.startswith((SHEETS, EXPLORATIONS))]
+    return sum(reading_minutes(text) for text in texts if "{{#minutes}}" in text)

@@ -23,6 +23,7 @@ from book.tools.contents import (
     way_back,
     with_anchors,
 )
+from book.tools.counts import render_count
 from book.tools.evidence import EvidenceError, asked_spread, asked_value
 from book.tools.exercises import ExerciseError, render_exercises, render_missed
 from book.tools.families import render_families
@@ -38,7 +39,13 @@ from book.tools.page_foot import page_foot
 from book.tools.pairs import render_pairs
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_fields, render_glossary, render_ranges, render_settings
-from book.tools.repository import render_copy, render_edition, render_open, render_source
+from book.tools.repository import (
+    render_author,
+    render_copy,
+    render_edition,
+    render_open,
+    render_source,
+)
 from book.tools.terms import link_terms
 from yaie.core.errors import ConfigError
 from yaie.system.interrupt import leave_message_to_others
@@ -102,9 +109,10 @@ def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Ite
     asking = asking or {"quiz": {}, "exercises": {}}
     path = PurePosixPath(chapter["path"])
     name = path.name
-    text = chapter["content"]
+    text = written = chapter["content"]
     expanders: dict[str, Callable[..., str]] = {
-        "minutes": lambda: render_minutes(text, path.as_posix()),
+        # Of what is read: below, terms get links, whose definitions are shown only under the pointer.
+        "minutes": lambda: render_minutes(written, path.as_posix()),
         "lab": render_card,
         "sheet": link_to_sheet,
         "given": render_given,
@@ -123,7 +131,9 @@ def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Ite
         "open": render_open,
         "pairs": render_pairs,
         "source": render_source,
+        "author": render_author,
         "copy": render_copy,
+        "count": render_count,
         "edition": render_edition,
         "cited": render_cited,
         "glossary": render_glossary,

@@ -99,7 +99,9 @@ def _definitions(terms: Iterable[Term], pages: dict[str, str]) -> str:
 def _definition(term: Term, page: str) -> str:
     """What is said of a term, and the chapter that the search finds first for it."""
     file = page.replace(".html", ".md")
-    chapter = "" if file == "index.md" else f" Chapter: [{_titles()[file]}]({file})."
+    chapter = (
+        "" if file in ("index.md", "glossary.md") else f" Chapter: [{_titles()[file]}]({file})."
+    )
     words = " ".join((term.what, term.why, term.example))
     return f"{_plain(term.name)}\n: {_plain(words)}{chapter}\n"
 

@@ -10,6 +10,7 @@ import subprocess
 from datetime import date
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 from book.tools.markup import escape
@@ -78,7 +79,7 @@ def render_copy() -> str:
     """Where the commands below it are given: how to get the repository, or that one has to be in it."""
     address = repository_url()
     if not address:
-        return "In a copy of the repository (the folder that holds <code>book/</code>):"
+        return "This book is part of its repository. In that folder, which holds <code>book/</code>:"
     folder = address.rpartition("/")[2]
     clone = f"<code>git clone {address}</code>"
     return f"Clone the repository, {clone}, and in its folder <code>{folder}</code>:"
@@ -103,11 +104,16 @@ def render_open(service: str) -> str:
     return f'<a class="button quiet" href="{address.format(path=path)}">{words}</a>'
 
 
+def render_author() -> str:
+    """Who wrote the book, as book.toml says."""
+    return str(_book()["authors"][0])
+
+
 def render_edition() -> str:
     """Which version of the book this is, of which day, and how to cite it."""
     day = _last_change(ROOT)
     version = f"Version {__version__}" + (f", {day.day} {day:%B %Y}" if day else "")
-    table = tomllib.loads((ROOT / "book.toml").read_text("utf-8"))["book"]
+    table = _book()
     address = os.environ.get(BOOK_URL, "") or repository_url()
     fields = {
         "author": f"{{{table['authors'][0]}}}",
@@ -122,6 +128,12 @@ def render_edition() -> str:
         f"<details><summary>{version}. Cite this book</summary>"
         f"<pre>@misc{{yaie,{escape(rows)}\n}}</pre></details>"
     )
+
+
+def _book() -> dict[str, Any]:
+    """What book.toml says of the book."""
+    table: dict[str, Any] = tomllib.loads((ROOT / "book.toml").read_text("utf-8"))["book"]
+    return table
 
 
 @cache

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from book.tools.contents import sheet_title, slug
-from book.tools.minutes import reading_minutes
+from book.tools.minutes import reading_minutes, with_listings
 from book.tools.preprocess import title_of
 from book.tools.words import ARTICLE, words_of
 from tests.book.reading import SOURCE
@@ -15,36 +15,21 @@ SUMMARY = (SOURCE / "SUMMARY.md").read_text("utf-8")
 # Parts 0 to V: what is read from front to back.
 PATH = SUMMARY.partition("# Start here")[2].partition("# Reference")[0]
 LISTED = re.compile(r"^- \[[^]]+\]\((?P<page>[\w-]+)\.md\)", re.M)
-# Tables of what was measured, and a list: there is nothing to ask.
-TABLES = {
-    "performance",
-    "performance-cpu",
-    "performance-kernels",
-    "performance-notes",
-    "not-here",
-}
+# A list: there is nothing to ask.
+TABLES = {"not-here"}
 CHAPTERS = [page for page in LISTED.findall(PATH) if page not in TABLES]
 # Pages on what the workbook does not build.
 AROUND = [page for page in LISTED.findall(PATH.partition("# A look around")[2]) if page in CHAPTERS]
 LABS = load_curriculum().labs
-INCLUDE = re.compile(r"\{\{#include (?P<file>[^:}]+)(?::(?P<anchor>[\w-]+))?\}\}")
+ASKING = [
+    path.stem
+    for path in sorted(SOURCE.glob("*.md"))
+    if "\n## Explain back\n" in path.read_text("utf-8")
+]
 
 
 def text_of(page: str) -> str:
     return (SOURCE / f"{page}.md").read_text("utf-8")
-
-
-def with_listings(page: str) -> str:
-    """As the preprocessor gets it: mdBook has expanded the includes by then."""
-
-    def listing(found: re.Match[str]) -> str:
-        text = ((SOURCE / page).parent / found["file"]).read_text("utf-8")
-        if found["anchor"]:
-            text = text.partition(f"ANCHOR: {found['anchor']}\n")[2]
-            text = text.partition(f"ANCHOR_END: {found['anchor']}")[0]
-        return text
-
-    return INCLUDE.sub(listing, text_of(page))
 
 
 def tasks_of(text: str) -> dict[str, str]:
@@ -74,10 +59,20 @@ def test_a_chapter_asks_first_and_last(page):
     assert page in SHORT or text.rstrip().endswith(f"{{{{#quiz {page}}}}}")
 
 
+@pytest.mark.parametrize("page", ASKING)
+def test_each_question_at_the_end_of_a_page_has_an_answer(page):
+    part = text_of(page).partition("\n## Explain back\n")[2].partition("\n## ")[0]
+    asked, fold, answers = part.partition("<details><summary>One answer</summary>\n\n")
+    assert fold
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", asked, re.M)]
+    assert numbers == [int(number) for number in re.findall(r"^(\d+)\. ", answers, re.M)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
 @pytest.mark.parametrize("page", CHAPTERS)
 def test_a_chapter_reads_in_7_to_20_minutes_and_a_short_one_in_3(page):
     least = 3 if page in SHORT else 7
-    assert least <= reading_minutes(with_listings(page)) <= 20
+    assert least <= reading_minutes(with_listings(f"{page}.md")) <= 20
     assert words_of(text_of(page)) <= ARTICLE
 
 
@@ -115,7 +110,7 @@ def test_a_sheet_has_a_word_on_each_task_and_says_where_it_is_explained(lab):
 
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.key)
 def test_a_sheet_reads_in_4_to_20_minutes(lab):
-    assert 4 <= reading_minutes(with_listings(f"labs/{lab.key}")) <= 20
+    assert 4 <= reading_minutes(with_listings(f"labs/{lab.key}.md")) <= 20
 
 
 def test_a_sheet_stands_below_its_article():

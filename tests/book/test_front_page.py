@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from book.tools.labmap import columns, direct, render_map
+from book.tools.minutes import minutes_of_articles
 from book.tools.repository import render_source
 from tests.book.conftest import QuietHandler
 from tests.book.reading import LAPTOP, PHONE, SOURCE, reading
@@ -36,6 +37,20 @@ def test_the_first_page_says_how_many_labs_there_are_and_how_long_they_take():
         90,
         300,
     }
+
+
+def test_its_hours_are_the_sum_of_what_the_pages_say(built):
+    contents = (SOURCE / "SUMMARY.md").read_text("utf-8").partition("\n# Reference\n")[0]
+    pages = re.findall(r"\]\(([\w-]+)\.md\)", contents)
+    said = [
+        int(minutes)
+        for page in pages
+        for minutes in re.findall(
+            r'class="minutes">(\d+) minute', (built / f"{page}.html").read_text("utf-8")
+        )
+    ]
+    assert len(said) >= len(pages) - 1  # the first page says none
+    assert sum(said) == minutes_of_articles()
 
 
 def test_an_arrow_that_others_imply_is_left_out():

@@ -20,6 +20,7 @@ LISTS = {
     "performance-notes",
     "references",
     "review",
+    "source",
     *(page for page in PAGES if page.startswith(SHEETS)),
 }
 """Pages that are read entry by entry; a lab's pictures are in its article."""

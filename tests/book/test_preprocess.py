@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from book.tools import cards, evidence, figures, preprocess, quizzes
+from book.tools.blocks import SOURCE
 from book.tools.fences import trim_listings
+from book.tools.mdbook import ROOT
 from book.tools.minutes import reading_minutes
 from yaie.curriculum.manifest import load_curriculum
 from yaie.curriculum.progress import LabRecord, Progress, part_digest
@@ -259,6 +261,22 @@ def test_the_reading_time_counts_words():
     assert reading_minutes("word " * 400) == 2
     assert reading_minutes("word " * 400 + "<svg>" + "x " * 4000 + "</svg>") == 2
     assert reading_minutes("word") == 1
+
+
+def test_definitions_under_the_pointer_take_no_time_to_read():
+    terms = "A token budget, a block table, a KV cache, a scheduler and a radix tree."
+    made = expanded("# One\n\n{{#minutes}}\n\n" + "word " * 280 + terms)
+    assert "](glossary.md#token-budget" in made
+    assert "1 minute to read" in made
+
+
+def test_what_is_checked_is_counted():
+    made = expanded("{{#count wrong}}, {{#count links}}, {{#count commands}}")
+    wrong, links, commands = (int(number.replace(",", "")) for number in made.split(", "))
+    assert wrong == len([*(ROOT / "grader/known_wrong").rglob("*.toml")])
+    assert links > 300
+    shown = sum(path.read_text("utf-8").count("\n$ ") for path in SOURCE.rglob("*.md"))
+    assert 100 < commands < shown
 
 
 def test_an_article_and_its_sheet_name_each_other_below_their_titles():

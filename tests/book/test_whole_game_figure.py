@@ -41,10 +41,10 @@ def test_the_trace_is_what_the_engine_does():
     assert whole_game.record(reference) == TRACE
 
 
-def test_the_chapter_s_question_has_the_answer_that_was_recorded():
+def test_the_chapter_counts_the_steps_that_were_recorded():
     steps = TRACE["tracks"]["plenty"]["steps"]
     chapter = (ROOT / "book/src/whole-game.md").read_text("utf-8")
-    assert f"The answer to the question at the top is therefore {len(steps) - 1}:" in chapter
+    assert f"All four are done after {len(steps) - 1} steps:" in chapter
 
 
 def test_the_first_page_plays_once_by_itself_where_motion_is_wanted(browser, built):

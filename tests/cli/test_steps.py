@@ -35,7 +35,9 @@ def test_answers_are_named_and_the_steps_follow(yaie: Yaie, tiny_folder: str) ->
     lines = ran.out.splitlines()
     assert lines[0].startswith("A: ")
     assert any(line.startswith("B: ") for line in lines)
-    assert any(re.search(r"step +tokens +blocks +request +computes +drawn", line) for line in lines)
+    assert any(
+        re.search(r"step +tokens +blocks +request +computes +sampled", line) for line in lines
+    )
     assert "\x1b" not in ran.out
 
 
@@ -152,7 +154,7 @@ def test_drafts_and_those_that_were_accepted_are_columns_where_the_engine_drafts
     engine = LLMEngine(model=tiny_folder, mine="none", speculate="ngram", num_drafts=4)
     log = run(engine, [[5, 6, 7, 8] * 4], params)
     names = [column.header for column in log.table(200).columns]
-    assert names == "step tokens blocks request computes drafts accepted drawn".split()
+    assert names == "step tokens blocks request computes drafts accepted sampled".split()
     steps = [step.shares["A"] for step in log._steps]
     told = engine.stats()
     assert sum(share.drafts for share in steps) == told["draft_tokens"] > 0

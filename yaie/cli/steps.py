@@ -1,4 +1,4 @@
-"""The engine's steps behind an answer, as a table: who computed how many tokens, and what was drawn.
+"""The engine's steps behind an answer, as a table: who computed how many tokens, and what was sampled.
 
 `yaie generate --steps` prints it. It watches from outside: the plan of each step, what the step
 returned, and the engine's figures.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from yaie.engine.llm_engine import LLMEngine
 
 GAP = "  "
-HEAD = ("step", "tokens", "blocks", "request", "computes", "drafts", "accepted", "drawn")
+HEAD = ("step", "tokens", "blocks", "request", "computes", "drafts", "accepted", "sampled")
 NUMBERS = ("step", "tokens", "blocks", "drafts", "accepted")
 OF_DRAFTS = ("drafts", "accepted")
 FOR_NOTHING = ", for nothing"
@@ -144,7 +144,7 @@ class StepLog:
                 unread.clear()
 
     def table(self, width: int) -> Table:
-        """A row for each run of steps that look alike; what was drawn is cut to fit `width` characters.
+        """A row for each run of steps that look alike; what was sampled is cut to `width` characters.
 
         blocks: the most that were in use at the end of a step of the run. drafts, accepted: only where
         the engine drafts.
@@ -157,7 +157,7 @@ class StepLog:
         room = width - sum(widths[:-1]) - len(GAP) * len(widths)
         table = Table(box=None, padding=(0, len(GAP), 0, 0), header_style="dim")
         for name in rows[0]:
-            most = max(room, len(name)) if name == "drawn" else None
+            most = max(room, len(name)) if name == "sampled" else None
             justify: JustifyMethod = "right" if name in NUMBERS else "left"
             table.add_column(
                 name, justify=justify, no_wrap=True, overflow="ellipsis", max_width=most

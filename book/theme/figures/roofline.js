@@ -119,7 +119,7 @@ const roofline = (() => {
       svg('line', { x1: x(ridge), x2: x(ridge), y1: y(most), y2: edges.bottom, stroke: 'currentColor',
         'stroke-width': 1, 'stroke-dasharray': '2 4', 'data-key': 'ridge', 'data-thing': 'ridge' }),
       text(edges.right - 4, y(most) - 6, `${scaled(most, 'FLOP/s')}`, { anchor: 'end', 'data-key': 'most', 'data-thing': 'roof' }),
-      text(x(ridge) + 5, edges.bottom - 6, `ridge: ${Math.round(ridge)}`, { 'data-key': 'ridge-name', 'data-thing': 'ridge' }),
+      text(x(ridge) + 5, edges.bottom - 6, `balance: ${Math.round(ridge)}`, { 'data-key': 'ridge-name', 'data-thing': 'ridge' }),
       text(x(foot) + 8, y(foot * machine.bandwidth) + 20, scaled(machine.bandwidth, 'B/s'), { 'data-key': 'slope', 'data-thing': 'roof' })];
   }
 

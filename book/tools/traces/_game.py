@@ -16,8 +16,8 @@ def say(before: State, now: State, requests: Mapping[str, Request], number: int)
     if not number:
         counts = " + ".join(str(request.num_tokens) for request in requests.values())
         return (
-            f"Four requests arrive at once. Each square is a token to compute: {counts}. "
-            "Computed, it takes a slot in a block."
+            "Four requests arrive at once. Each square is a token that the model has to compute: "
+            f"{counts}. Once it is computed, it moves to the memory, into a slot of a block."
         )
     told = [
         _preempted(now),

@@ -180,6 +180,12 @@ AGAIN: dict[str, Callable[[], float]] = {
     "adapters-rank-64": lambda: fitting(2e9, 32 * 2 * 64 * (4096 + 4096 + 4096 + 1024)),
     "adapters-active": lambda: 100 * (200 / 6) * 84e6 / (2 * LLAMA_8B_W),
     "adapters-without-adapters": lambda: ceil(50 / fitting(80e9, 2 * 8_030_261_248 + 10e9)),
+    "agent-traffic-sessions-in-a-pool": lambda: fitting(110e9, 80000 * QWEN_8B),
+    "agent-traffic-come-back-from-the-host": lambda: 80000 * QWEN_8B / 64e6,
+    "agent-traffic-attention-of-a-turn": lambda: 100 / (1 + 2 * LLAMA_8B_W / (524288 * 100000)),
+    "agent-traffic-answers-side-by-side": lambda: (
+        1000 * sum([2 * LLAMA_8B_W, *[100000 * LLAMA_8B] * 8]) / H200_BYTES
+    ),
     "routing-dealt-in-turn": lambda: 4000 + sum(300 / 8 + 4000 * 7 / 8 for _ in range(9)),
     "routing-when-to-leave": lambda: bisect(
         lambda a: 0.8 - 0.5 * (a - 20) / 20 > 0.5 * (a - 20) / 20, 0, 40
