@@ -79,7 +79,9 @@ def render_copy() -> str:
     """Where the commands below it are given: how to get the repository, or that one has to be in it."""
     address = repository_url()
     if not address:
-        return "This book is part of its repository. In that folder, which holds <code>book/</code>:"
+        return (
+            "This book is part of its repository. In that folder, which holds <code>book/</code>:"
+        )
     folder = address.rpartition("/")[2]
     clone = f"<code>git clone {address}</code>"
     return f"Clone the repository, {clone}, and in its folder <code>{folder}</code>:"
