@@ -6,7 +6,7 @@
   const { room, isNarrow, picture, text, legend, lines } = yaie.stage;
   const { show } = yaie.calculator;
   const { digits, power } = around;
-  const LEFT = 4, TALL = 56, LABEL = 16, GAP = 10, PIECES = 16, MARK = 1.2, TOOTH = 6;
+  const LEFT = 4, TALL = 44, LABEL = 16, GAP = 6, PIECES = 16, MARK = 1.2, TOOTH = 6;
 
   /** Pieces of the context that a layer reads, each { from, share } of it, and bytes a token kept. */
   function pieces(one, context) {

@@ -12,7 +12,7 @@
   function square(owners, side) {
     const size = side / PIECES;
     return owners.flatMap((rank, query) => [
-      text(LEFT - 6, TOP + (query + 0.5) * size + 4, `rank ${rank}`, { anchor: 'end', size: 11 }),
+      text(LEFT - 6, TOP + (query + 0.5) * size + 4, `rank ${rank}`, { anchor: 'end' }),
       ...Array.from({ length: query + 1 }, (_, key) => {
         const [x, y] = [LEFT + key * size, TOP + query * size];
         const mine = { ...LOOKS[rank], 'stroke-width': 0.8, 'data-key': `pair-${query}-${key}`, 'data-thing': `rank-${rank}` };
@@ -34,7 +34,7 @@
       stage.append(picture(width, height, said,
         text(LEFT, 14, 'keys, in 16 pieces →'), square(owners, side),
         work.map((units, rank) => [
-          text(left - 6, top + rank * 30 + 15, `rank ${rank}`, { anchor: 'end', size: 11 }),
+          text(left - 6, top + rank * 30 + 15, `rank ${rank}`, { anchor: 'end' }),
           svg('rect', { x: left, y: top + rank * 30, width: (room_ * units) / 56, height: 22, ...LOOKS[rank], 'data-key': `work-${rank}`, 'data-thing': `rank-${rank}` }),
           text(left + (room_ * units) / 56 + 6, top + rank * 30 + 15, units, { bold: true, 'data-key': `units-${rank}` })])),
       legend(...LOOKS.map((look, rank) => [look, `rank ${rank}`])));
