@@ -36,7 +36,9 @@ def test_a_text_that_can_be_sent_stays(part: ModuleType) -> None:
 def test_a_text_is_cut_at_any_character(part: ModuleType) -> None:
     """A long text keeps its first MAX_MESSAGE_CHARS - 1 characters, also where a word ends there."""
     most = part.MAX_MESSAGE_CHARS
-    why = "A text that is cut has MAX_MESSAGE_CHARS characters: where words end makes no difference."
+    why = (
+        "A text that is cut has MAX_MESSAGE_CHARS characters: where words end makes no difference."
+    )
     for shift in range(3):
         text = "-" * shift + "ab " * most
         note(f"clean('{'-' * shift}' + 'ab ' * {most})")

@@ -21,7 +21,7 @@ NO_TIMER = (
 
 
 def timers_of(part: ModuleType) -> list[float]:
-    """The delays, in seconds, of the timers that the part's files set on the running loop from now on."""
+    """The delays, in seconds, of the timers that the part's files set on the running loop from now."""
     loop: Any = asyncio.get_running_loop()
     files, set_before, delays = str(Path(str(part.__file__)).parent), loop.call_at, []
 
@@ -65,7 +65,9 @@ def test_any_number_of_messages_may_come(part: ModuleType) -> None:
         waiting = begin(part, wire, work.run())
         note(f"# {MESSAGES} messages of the type http.request come")
         await until(lambda: waiting.done() or wire.waiting, f"the end of {MESSAGES} messages")
-        why = "A body comes in any number of messages. Only http.disconnect says that a client left."
+        why = (
+            "A body comes in any number of messages. Only http.disconnect says that a client left."
+        )
         problem = f"it ended in the course of {MESSAGES} messages that were no disconnect"
         expect(not waiting.done(), problem, why=why)
         wire.hang_up()

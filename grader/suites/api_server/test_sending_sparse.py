@@ -35,7 +35,9 @@ def test_the_first_output_may_have_no_text(part: ModuleType) -> None:
         note("streamed_answer(stream, reply)")
         waiting = asyncio.ensure_future(part.streamed_answer(stream, reply))
         await settle()
-        expect(waiting.done(), "streamed_answer waits on: the first output has no text", why=HELD_BACK)
+        expect(
+            waiting.done(), "streamed_answer waits on: the first output has no text", why=HELD_BACK
+        )
         taken = reply.usage()["completion_tokens"]
         expect_equal(taken, 1, "outputs that were taken before it returned", why=HELD_BACK)
         wire = Wire()
