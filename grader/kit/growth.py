@@ -3,8 +3,8 @@
 A call is counted at sizes n, 2n and 4n: the lines that the learner's files run and those that they call,
 what methods of lists, dicts, sets and deques go through in C, what `in`, slices and `sum` go through in
 the learner's lists (`own_lists`), what is read of containers that the grader hands in (`CountedList`),
-and the elements of PyTorch's operations. All of it counts for the innermost line of the learner's. Apart from
-these, the bytes count that the call has at once.
+and the elements of PyTorch's operations. All of it counts for the innermost line of the learner's. Apart
+from these, the bytes count that the call has at once.
 """
 
 import gc
