@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from hypothesis import HealthCheck, Phase, Verbosity, reject, seed, settings
+from hypothesis import HealthCheck, Phase, Verbosity, control, reject, seed, settings
 from hypothesis.errors import DidNotReproduce
 from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
@@ -76,6 +76,13 @@ def examples(max_examples: int) -> Callable[[F], F]:
         return cast(F, as_the_session_says)
 
     return apply
+
+
+def is_passing_by() -> bool:
+    """Whether an example runs that no report will quote: the one that is reported is run once more, last
+    of all. What a script tells of it need not be put into words."""
+    context = control._current_build_context.value
+    return SESSION.is_searching and context is not None and not context.is_final
 
 
 def run_machine(machine: type["Machine"], part: Any, *, runs: int, steps: int) -> None:

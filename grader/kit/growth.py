@@ -1,9 +1,10 @@
 """How the cost of a call grows with one quantity, against what the contract says. No seconds are asked.
 
 A call is counted at sizes n, 2n and 4n: the lines that the learner's files run and those that they call,
-what methods of lists, dicts, sets and deques go through in C, what is read of the containers that the
-grader hands in (`CountedList`), and the elements of PyTorch's operations. All of it counts for the
-innermost line of the learner's. Apart from these, the bytes count that the call has at once.
+what methods of lists, dicts, sets and deques go through in C, what `in`, slices and `sum` go through in
+the learner's lists (`own_lists`), what is read of containers that the grader hands in (`CountedList`),
+and the elements of PyTorch's operations. All of it counts for the innermost line of the learner's. Apart
+from these, the bytes count that the call has at once.
 """
 
 import gc
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from grader.kit import counted
+from grader.kit import counted, own_lists
 from grader.kit.expect import Fault
 from grader.kit.script import note
 
@@ -32,7 +33,7 @@ WHOLE = {
     set: {"copy", "union", "difference", "symmetric_difference", "issubset"},
 }
 """Methods in C that go through all of their object, or a good part of it."""
-NOT_TRACED = (__file__, counted.__file__, f"{os.sep}torch{os.sep}")
+NOT_TRACED = (__file__, counted.__file__, own_lists.__file__, f"{os.sep}torch{os.sep}")
 """Parts of the paths of files whose lines do not count: PyTorch's elements do."""
 Place = tuple[str, int]
 """A learner's (file, line)."""
@@ -59,8 +60,25 @@ def steps_of(call: Callable[[], Any], part: ModuleType) -> Counter[Place]:
         is_own = any(own in frame.f_code.co_filename for own in NOT_TRACED)
         return None if is_own else on_line
 
+    popped: list[Any] = []
+
+    def on_pop(frame: FrameType, event: str, owner: list[Any]) -> None:
+        # Which one is taken no event says. If it was the first, all others have moved.
+        if event == "c_call":
+            popped[:] = owner
+            return
+        if event == "c_return" and owner and owner[0] is not popped[0]:
+            took(frame, len(owner))
+        popped.clear()
+
     def on_method(frame: FrameType, event: str, function: Any) -> None:
-        owner = getattr(function, "__self__", None) if event == "c_call" else None
+        if not event.startswith("c_"):
+            return
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, list) and function.__name__ == "pop":
+            on_pop(frame, event, owner)
+        if event != "c_call":
+            return
         for kind, names in WHOLE.items():
             if isinstance(owner, kind) and function.__name__ in names:
                 took(frame, len(owner))
@@ -71,7 +89,11 @@ def steps_of(call: Callable[[], Any], part: ModuleType) -> Counter[Place]:
     traced, profiled = sys.gettrace(), sys.getprofile()
     gc.disable()  # finalizers would be counted wherever the collector happens to run
     try:
-        with counted.counting(on_items), counted.counted_tensors(on_items):
+        with (
+            counted.counting(on_items),
+            counted.counted_tensors(on_items),
+            own_lists.counted_operators(part, files, on_items),
+        ):
             sys.setprofile(on_method)
             sys.settrace(on_call)
             try:

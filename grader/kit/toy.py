@@ -15,11 +15,12 @@ writes down with `note`, as Python too. What drives the scheduler otherwise (a s
 `make`, `check_plan`, `executor` and `check`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from grader.kit.expect import Mismatch, claiming
+from grader.kit.generate import is_passing_by
 from grader.kit.script import current_script, note, start_script
 from grader.kit.toy_checks import Advance, Update, check_order, check_plan, check_tokens_stay
 from grader.kit.toy_model import (
@@ -67,11 +68,13 @@ class Toy(ToyParts):
         self._num_steps = 0
         self._call = ""  # that is being made and told
         self._came: list[str] = []  # of it, in words
+        self._is_quiet = is_passing_by()
         if FIRST_LINES[0] in current_script().lines:
             start_script()  # another engine, another scenario
         for line in FIRST_LINES:
             note(line)
-        note(f"toy = Toy({self.settings!r}, part)")
+        if not self._is_quiet:
+            note(f"toy = Toy({self.settings!r}, part)")
 
     # What happens to it.
 
@@ -131,8 +134,8 @@ class Toy(ToyParts):
             plan = self.schedule()
             self._add_drafts(plan, drafts)
             self._num_steps += 1
-            self._came[-1] = f"step {self._num_steps}: {tell_plan(plan)}"
-            self._tell()
+            del self._came[-1:]  # the plan, before its drafts were added
+            self._tell(lambda: f"step {self._num_steps}: {tell_plan(plan)}")
             pending = self.executor.execute(plan)
             advance = Advance(self, plan)
             self.in_flight.append(Flight(self._num_steps, plan, pending))
@@ -146,7 +149,7 @@ class Toy(ToyParts):
         known = {request: list(request.token_ids) for request in self.alive}
         with self.told("plan = toy.schedule()"):
             plan = self.scheduler.schedule()
-            self._tell(tell_plan(plan))
+            self._tell(lambda: tell_plan(plan))
             check_tokens_stay(known)
             check_order(plan)
             self.check_plan(plan, had_work=bool(known) and not self.in_flight)
@@ -183,13 +186,13 @@ class Toy(ToyParts):
         update = Update(self, plan, tokens)
         with self.told("toy.take()"):
             late = "" if flight.number == self._num_steps else f"result of step {flight.number}: "
-            self._tell(late + tell_drawn(plan, tokens))
+            self._tell(lambda: late + tell_drawn(plan, tokens))
             advanced = self.scheduler.update(plan, tokens)
             update.check(advanced)
             for request in advanced:
                 if request.num_output_tokens >= request.max_tokens:
                     self.scheduler.finish(request, FinishReason.LENGTH)
-                    self._tell(f"{request.request_id} ends")
+                    self._tell(partial("{} ends".format, request.request_id))
             self.check()
         return advanced
 
@@ -213,7 +216,7 @@ class Toy(ToyParts):
     def told(self, call: str) -> Iterator[None]:
         """A line in the script, and the state before and after it. Calls that are made within it have no
         line of their own."""
-        if self._call:
+        if self._call or self._is_quiet:
             yield
             return
         script = current_script()
@@ -229,9 +232,11 @@ class Toy(ToyParts):
         finally:
             self._call = ""
 
-    def _tell(self, *came: str) -> None:
+    def _tell(self, came: Callable[[], str]) -> None:
         """What has come of the call, behind it in its line."""
-        self._came += came
+        if self._is_quiet:
+            return
+        self._came.append(came())
         current_script().lines[-1] = f"{self._call}  # {'; '.join(self._came)}"
 
     # What must be so.

@@ -9,6 +9,7 @@ gives another hash.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from grader.kit.expect import Mismatch, claiming, expect
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
@@ -16,6 +17,8 @@ from yaie.core.request import Request
 
 VOCAB = 5
 _PRIME = 2**61 - 1
+_EMPTY = 1
+"""The hash of no token."""
 
 STALE = (
     "A request attends to K and V of all its tokens, in the blocks of its table. What stands there now "
@@ -29,11 +32,15 @@ UNKNOWN = "A step can compute the tokens that are known, and those that steps be
 
 def prefix_hashes(token_ids: Sequence[int]) -> list[int]:
     """A hash for each prefix that ends at a token."""
-    hashes, state = [], 1
+    hashes, state = [], _EMPTY
     for token in token_ids:
-        state = (state * 1_000_003 + token + 1) % _PRIME
+        state = _longer(state, token)
         hashes.append(state)
     return hashes
+
+
+def _longer(prefix_hash: int, token: int) -> int:
+    return (prefix_hash * 1_000_003 + token + 1) % _PRIME
 
 
 def next_token(prefix_hash: int, seed: int) -> int:
@@ -42,10 +49,12 @@ def next_token(prefix_hash: int, seed: int) -> int:
 
 def toy_output(prompt: Sequence[int], count: int, seed: int = 0) -> list[int]:
     """The tokens that a right engine generates: no cache, everything from the start each time."""
-    token_ids = list(prompt)
+    drawn: list[int] = []
+    state = reduce(_longer, prompt, _EMPTY)
     for _ in range(count):
-        token_ids.append(next_token(prefix_hashes(token_ids)[-1], seed))
-    return token_ids[len(prompt) :]
+        drawn.append(next_token(state, seed))
+        state = _longer(state, drawn[-1])
+    return drawn
 
 
 def toy_drafts(request: Request, count: int) -> list[int]:
@@ -89,13 +98,14 @@ class ToyExecutor:
         self._move(self._host, self._device, plan.swap_in)
         self._move(self._device, self._device, plan.copies)
         sequences = [self._sequence(item) for item in plan.scheduled]
-        for item, token_ids in zip(plan.scheduled, sequences, strict=True):
-            written = prefix_hashes(token_ids)[item.start : item.start + item.num_tokens]
+        hashes = [prefix_hashes(token_ids) for token_ids in sequences]
+        for item, right in zip(plan.scheduled, hashes, strict=True):
+            written = right[item.start : item.start + item.num_tokens]
             self._device.update(zip(self.slots(item), written, strict=True))
         self.num_computed += plan.num_tokens
         self._expect_one_writer(plan)
-        for item, token_ids in zip(plan.scheduled, sequences, strict=True):
-            self._check_cache(item, token_ids)
+        for item, right in zip(plan.scheduled, hashes, strict=True):
+            self._check_cache(item, right)
         return [
             self._draw(item, token_ids)
             for item, token_ids in zip(plan.scheduled, sequences, strict=True)
@@ -138,9 +148,11 @@ class ToyExecutor:
         )
         return token_ids[:end]
 
-    def _check_cache(self, item: ScheduledRequest, token_ids: list[int]) -> None:
+    def _check_cache(self, item: ScheduledRequest, wanted: list[int]) -> None:
         """Follow the block table: all K and V up to the end of the share must be there."""
-        held, wanted = self.contents(self.slots(item, start=0)), prefix_hashes(token_ids)
+        held = self.contents(self.slots(item, start=0))
+        if held == wanted:
+            return
         if wrong := [i for i in range(len(wanted)) if held[i] != wanted[i]]:
             raise Mismatch(
                 f"{item.request.request_id} reads wrong K and V at positions {wrong} of its "

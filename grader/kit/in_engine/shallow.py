@@ -18,17 +18,18 @@ LAYERS = "model.layers."
 EMBEDDING = "model.embed_tokens.weight"
 
 
-def shallow_tutor(folder: Path, layers: int, vocab: int) -> Path:
-    """The tutor's first layers, with the first tokens of its vocabulary."""
+def shallow_tutor(folder: Path, layers: int, vocab: int | None = None) -> Path:
+    """The tutor's first layers, with the first tokens of its vocabulary, or with all."""
     folder.mkdir(parents=True)
     tensors = {name: tensor for name, tensor in _weights().items() if _layer(name) < layers}
-    tensors[EMBEDDING] = tensors[EMBEDDING][:vocab].clone()
+    embedding = tensors[EMBEDDING][:vocab].clone()
+    tensors[EMBEDDING] = embedding
     save_file(tensors, folder / SINGLE_FILE, metadata={"format": "pt"})
     for path in TUTOR_PATH.iterdir():
         if path.suffix in COPIED:
             shutil.copyfile(path, folder / path.name)
     config = json.loads((TUTOR_PATH / "config.json").read_text("utf-8"))
-    config |= {"num_hidden_layers": layers, "vocab_size": vocab}
+    config |= {"num_hidden_layers": layers, "vocab_size": len(embedding)}
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     return folder
 

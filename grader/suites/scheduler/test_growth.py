@@ -63,6 +63,11 @@ def queues_are_quick(part: Any, policy: str) -> None:
         "remove": lambda queue, waiting: partial(queue.remove, waiting[len(waiting) // 2]),
         "len": lambda queue, waiting: partial(len, queue),
     }
+    if policy == "fcfs":  # by priority, a list in order may be cut where it likes
+        calls["remove of the first"] = lambda queue, waiting: partial(queue.remove, waiting[0])
+        calls["peek behind the first"] = lambda queue, waiting: (
+            queue.remove(waiting[0]) or queue.peek
+        )
     for name, call in calls.items():
         expect_growth(
             part,

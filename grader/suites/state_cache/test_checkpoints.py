@@ -316,6 +316,12 @@ def test_no_call_searches_what_is_kept(part: ModuleType) -> None:
         return lambda: kept.file([10**6], [10**6])
 
     expect_growth(part, "file", "states", file, size=32, memory=False, why=SEARCH)
+
+    def save_in_free(size: int) -> Callable[[], Any]:
+        kept = part.Checkpoints(FIRST, size)
+        return lambda: kept.save(request, 10**6, 1)
+
+    expect_growth(part, "save", "free slots", save_in_free, size=32, memory=False, why=SEARCH)
     expect_thousands(part)
     kept = filled(8)
 
