@@ -82,7 +82,7 @@ def test_a_part_that_does_the_same_is_told_so_and_shown_once(run, capfd):
     assert status == 0
     assert "radix-tree: the same as the reference's, all 14 steps" in capfd.readouterr().out
     assert page.count("<yaie-radix-tree ") == 1
-    assert "Recorded from your radix_tree" in page
+    assert "recorded from your radix_tree" in page
     assert "Predict first" not in page.split("<script>")[0]
 
 
@@ -181,7 +181,7 @@ def test_the_reference_can_be_shown(labs, monkeypatch, capfd):
     assert show.main(["radix_tree", "--no-browser"]) == 0
     assert "the same as the reference's" in capfd.readouterr().out
     page = (labs.parent / ".yaie/show/radix_tree.html").read_text("utf-8")
-    assert "Recorded from the reference’s radix_tree" in page
+    assert "recorded from the reference’s radix_tree" in page
 
 
 def test_a_lab_without_a_figure_and_one_that_does_not_exist_are_refused(capfd):
