@@ -6,27 +6,19 @@ from typing import Any
 from yaie.core.contracts import RadixTree
 from yaie.core.errors import InvariantError
 from yaie.engine.states.awaited import WORTH, AwaitedCheckpoints
+from yaie.engine.tree_in_front import TreeInFront
 
 
-class CheckpointedTree:
-    """See `yaie.core.contracts.RadixTree`. Stands in front of another one, whoever wrote it: that knows
-    keys and values alone, and which of its blocks have a state behind them is known here.
+class CheckpointedTree(TreeInFront):
+    """See TreeInFront. The other tree knows keys and values alone, and which of its blocks have a state
+    behind them is known here.
 
     A checkpoint is there as long as its block.
     """
 
     def __init__(self, tree: RadixTree, checkpoints: AwaitedCheckpoints) -> None:
-        self.block_size = tree.block_size
-        self._tree = tree
+        super().__init__(tree)
         self._checkpoints = checkpoints
-
-    @property
-    def num_blocks(self) -> int:
-        return self._tree.num_blocks
-
-    @property
-    def num_evictable(self) -> int:
-        return self._tree.num_evictable
 
     def peek(self, token_ids: list[int], max_blocks: int) -> list[int]:
         """Whose keys and values are there, with a state behind them or not. Where another request is to
@@ -53,21 +45,6 @@ class CheckpointedTree:
         if self._checkpoints.has_pending(block_ids):
             self._checkpoints.file(block_ids, self._tree.path_blocks(node))
         return existing, node
-
-    def all_blocks(self) -> list[int]:
-        return self._tree.all_blocks()
-
-    def path_blocks(self, node: Any) -> list[int]:
-        return self._tree.path_blocks(node)
-
-    def lock(self, node: Any) -> None:
-        self._tree.lock(node)
-
-    def unlock(self, node: Any) -> None:
-        self._tree.unlock(node)
-
-    def split(self, node: Any, num_blocks: int) -> Any:
-        return self._tree.split(node, num_blocks)
 
     def evict(self, num_blocks: int) -> list[int]:
         blocks = self._tree.evict(num_blocks)

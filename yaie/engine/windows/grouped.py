@@ -1,12 +1,12 @@
 """Which request uses which blocks, where some layers see a window and others all of a text:
 `GroupedCache`."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from yaie.core.contracts import BlockManager, KVCacheManager, RadixTree
 from yaie.core.errors import InvariantError
 from yaie.core.request import Request, RequestStatus
+from yaie.engine.tree_in_front import TreeInFront
 from yaie.engine.windows.cache import Pairs, WindowedCache
 
 
@@ -168,22 +168,13 @@ class GroupedCache:
             raise InvariantError("a request has a table for the layers with a window alone")
 
 
-class CappedTree:
-    """See `yaie.core.contracts.RadixTree`. Stands in front of another one, whoever wrote it: a text is
-    found in it as far as the layers with a window have what a request needs that goes on there."""
+class CappedTree(TreeInFront):
+    """See TreeInFront. A text is found in the other tree as far as the layers with a window have what a
+    request needs that goes on there."""
 
     def __init__(self, tree: RadixTree, windowed: WindowedCache) -> None:
-        self.block_size = tree.block_size
-        self._tree = tree
+        super().__init__(tree)
         self._windowed = windowed
-
-    @property
-    def num_blocks(self) -> int:
-        return self._tree.num_blocks
-
-    @property
-    def num_evictable(self) -> int:
-        return self._tree.num_evictable
 
     def is_cut(self, token_ids: list[int], max_blocks: int) -> bool:
         """Whether the other tree has more of a text."""
@@ -196,31 +187,6 @@ class CappedTree:
 
     def match_prefix(self, token_ids: list[int], max_blocks: int) -> tuple[list[int], Any]:
         return self._tree.match_prefix(token_ids, len(self.peek(token_ids, max_blocks)))
-
-    def insert(self, token_ids: list[int], block_ids: Sequence[int]) -> tuple[int, Any]:
-        return self._tree.insert(token_ids, block_ids)
-
-    def all_blocks(self) -> list[int]:
-        return self._tree.all_blocks()
-
-    def path_blocks(self, node: Any) -> list[int]:
-        return self._tree.path_blocks(node)
-
-    def lock(self, node: Any) -> None:
-        self._tree.lock(node)
-
-    def unlock(self, node: Any) -> None:
-        self._tree.unlock(node)
-
-    def split(self, node: Any, num_blocks: int) -> Any:
-        return self._tree.split(node, num_blocks)
-
-    def evict(self, num_blocks: int) -> list[int]:
-        return self._tree.evict(num_blocks)
-
-    def check(self) -> None:
-        """See the contract."""
-        self._tree.check()
 
 
 def make_grouped(
