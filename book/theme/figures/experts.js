@@ -73,8 +73,8 @@
       const read = rows.filter(Boolean).length;
       const few = found.each < ENOUGH ? 'too few, so each product waits for its weights' : 'enough, so arithmetic is the limit';
       const said = `${power(tokens)} token${tokens ? 's' : ''} reach${tokens ? '' : 'es'} ${read} of ${shape.count} experts here, `
-        + `${digits(found.touched)} on average, with ${count(found.each, 'row')} each: ${few}. The step reads ${show(found.read, 'bytes')}, `
-        + `${tokens ? `${digits(found.read / found.work)} times ` : ''}what one token multiplies by`
+        + `${digits(found.touched)} on average, with ${count(found.each, 'row')} each: ${few}. Of experts the step reads ${show(found.read, 'bytes')}, `
+        + `${tokens ? `${digits(found.read / found.work)} times ` : ''}those of one token`
         + `${ranks ? `, and sends ${show(found.sent, 'bytes')} between ${devices} ranks` : ''}.`;
       stage.append(picture(grid.width, bottom + BAR + 24, said, cells(grid, rows, last), borders(grid, shape.count, devices),
         filled(grid, found, bottom)),
