@@ -7,8 +7,8 @@ from yaie.core.contracts import RadixTree
 
 
 class TreeInFront:
-    """See `yaie.core.contracts.RadixTree`. Hands all calls on to another tree, whoever wrote it. A class
-    below says what is different in front of it."""
+    """See `yaie.core.contracts.RadixTree`. Passes every call to the tree behind it, which may be a
+    learner's. Subclasses change some of the calls."""
 
     def __init__(self, tree: RadixTree) -> None:
         self.block_size = tree.block_size

@@ -7,8 +7,8 @@ import gc
 from collections.abc import Iterator
 
 DUE = 20
-"""Collections of younger objects after which all should be looked through, when nobody waits for it.
-Until then garbage of a few tens of megabytes may stay."""
+"""An idle engine starts a full collection once the younger generations were collected so often. Until
+then up to some tens of megabytes of garbage may stay."""
 OVERDUE = 10_000
 """The same whatever runs. A large answer is a million objects, alive until it is sent: to look through
 them takes a third of a second."""
