@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.cli.interrupting import Running, expect_end, grader, pressed_after, yaie
+from tests.cli.interrupting import (
+    ROOM,
+    SECONDS,
+    Running,
+    expect_end,
+    grader,
+    pressed_after,
+    yaie,
+)
 from tests.models import fake_hub as hubs
 from tests.models.fake_hub import FakeHub, fake_hub
 from yaie.system.interrupt import IMPORT_SECONDS
@@ -162,7 +170,7 @@ def test_twenty_moments_of_every_command(name: str, tmp_path: Path) -> None:
             done += 1  # it came as the command ended by itself
             continue
         if not ended.is_pythons_own:
-            expect_end(ended, ANSWERS.get(name, ""))
+            expect_end(ended, ANSWERS.get(name, ""), SECONDS + ROOM)
     assert early <= MOMENTS // 4
     assert done <= 1  # more would be a command that goes on
 
@@ -205,7 +213,7 @@ def press_while_downloading(hub: FakeHub, home: Path, delay: float) -> None:
     time.sleep(delay)
     ended = running.interrupt()
     assert ended.status is not None, running.output
-    expect_end(ended)
+    expect_end(ended, within=SECONDS + ROOM)
 
 
 @pytest.mark.nightly
