@@ -1,10 +1,12 @@
 """When all objects are looked through: never beside a large answer."""
 
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from yaie.engine.background import engine_thread
@@ -37,8 +39,9 @@ MANY = 200_000
 class Knot:
     """Garbage that only the collector finds."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0) -> None:
         self.own = self
+        self.room = bytearray(size)
 
 
 def never() -> None:
@@ -77,3 +80,29 @@ def test_no_whole_collection_while_a_large_answer_is_written(whole_collections: 
     assert whole_collections == []
     collect_at_rest()
     assert whole_collections == [1]
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    size: int = psutil.Process().memory_info().rss
+    return size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
+def test_what_garbage_held_goes_back_to_the_system() -> None:
+    """200 MB that only the collector finds, among small things that stay: the C library would keep
+    them."""
+    before, staying = resident(), list[bytearray]()
+
+    def work() -> None:
+        for number in range(2000):
+            Knot(100_000)
+            if number % 10 == 0:
+                staying.append(bytearray(3000))
+
+    with few_collections():
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    collect_at_rest()
+    assert resident() - before < 50 << 20

@@ -25,10 +25,11 @@ def freeze_heap() -> None:
 
 
 def collect_at_rest() -> None:
-    """Look through all objects, unless a large answer is being written. To be called where nothing has
-    run for a while."""
+    """Look through all objects, unless a large answer is being written, and return what is free to the
+    system. To be called where nothing has run for a while."""
     if gc.get_threshold()[2] != NEVER:
         gc.collect()
+        give_back_memory()
 
 
 def end_quickly() -> None:
