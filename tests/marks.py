@@ -8,7 +8,7 @@ import pytest
 
 def nightly_but(always: Iterable[Any], every: Iterable[Any]) -> list[Any]:
     """All of them, for a parametrised test of which CI runs only some; a tuple is several arguments."""
-    chosen = set(always)
+    chosen = list(always)
     return [
         one
         if one in chosen

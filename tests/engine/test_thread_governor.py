@@ -208,6 +208,7 @@ def test_a_number_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert not governed()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_two_threads")
 def test_an_engine_measures_its_model_and_tells_how_many_compute(
     monkeypatch: pytest.MonkeyPatch,

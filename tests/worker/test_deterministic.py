@@ -31,7 +31,9 @@ FAMILIES = ["llama", "qwen2", "gpt2", "gpt_oss"]
 Outcome = tuple[list[int], torch.Tensor]
 
 
-@pytest.fixture(scope="module", params=["tutor", *FAMILIES])
+@pytest.fixture(
+    scope="module", params=[pytest.param("tutor", marks=pytest.mark.nightly), *FAMILIES]
+)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     torch.set_num_threads(1)
     if request.param == "tutor":

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.engine.exact import MAX_TOKENS, ROUNDING, Case, assert_empty, outputs, run
 from tests.engine.oracle import last_logits
 from tests.engine.states.cases import GREEDY, finish, interleave, of_each_kind, of_one
+from tests.marks import nightly_but
 from tests.models.tiny import AMPLIFIED
 from yaie import SamplingParams
 from yaie.core.batch import SamplingBatch, StepPlan
@@ -19,6 +20,19 @@ from yaie.core.request import FailureKind
 from yaie.worker.states import StatefulWorker
 
 ALONE = 16
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"backend": "torch"},
+    {"token_budget": 16},
+    {"token_budget": 24, "block_size": 4},
+    {"overlap": "on", "token_budget": 40, "max_num_seqs": 5},
+    {"policy": "lpm", "max_num_seqs": 4},
+    {"prefix_caching": False},
+    {"overlap": "on"},
+    {"batching": "static", "max_num_seqs": 16},
+    {"chunked_prefill": False},
+)
+"""Of which CI tries the first ones."""
 
 
 @of_one
@@ -40,22 +54,7 @@ def test_in_chunks_and_with_cached_prefixes(case: Case) -> None:
 
 
 @of_one
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"prefix_caching": False},
-        {"backend": "torch"},
-        {"token_budget": 16},
-        {"token_budget": 24, "block_size": 4},
-        {"overlap": "on"},
-        {"overlap": "on", "token_budget": 40, "max_num_seqs": 5},
-        {"batching": "static", "max_num_seqs": 16},
-        {"chunked_prefill": False},
-        {"policy": "lpm", "max_num_seqs": 4},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("settings", nightly_but(SETTINGS[:6], SETTINGS), ids=str)
 def test_together_and_again(case: Case, settings: dict[str, Any]) -> None:
     engine = case.engine(**settings)
     assert outputs(run(engine, case.prompts)) == case.expected

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.engine.exact import Case, assert_empty, outputs, run
 from tests.engine.states.cases import finish, interleave
-from tests.engine.windows.test_identity import LONG, given_back, long_run
+from tests.engine.windows.test_identity import LONG, SETTINGS, given_back, long_run
 from tests.marks import nightly_but
 from yaie import LLMEngine
 from yaie.engine.windows.grouped import GroupedCache
@@ -43,21 +43,7 @@ def windowed_total(engine: LLMEngine) -> int:
 
 
 @of_each_kind
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"prefix_caching": False},
-        {"backend": "torch"},
-        {"token_budget": 24, "block_size": 4},
-        {"overlap": "on", "token_budget": 40, "max_num_seqs": 5},
-        {"batching": "static", "max_num_seqs": 16},
-        {"chunked_prefill": False},
-        {"speculate": "ngram", "token_budget": 64},
-        {"deterministic": True, "token_budget": 96, "max_num_seqs": 3},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("settings", nightly_but(SETTINGS[:5], SETTINGS), ids=str)
 def test_together_and_again(long_texts: Case, settings: dict[str, Any]) -> None:
     engine = long_texts.engine(**settings)
     assert isinstance(engine.machine_parts.cache, GroupedCache)

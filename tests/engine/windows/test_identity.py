@@ -23,6 +23,18 @@ of_each_kind = pytest.mark.parametrize(
     "case", nightly_but(("mistral",), ("mistral", "phi3")), indirect=True, scope="module"
 )
 of_one = pytest.mark.parametrize("case", ["mistral"], indirect=True, scope="module")
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"backend": "torch"},
+    {"token_budget": 24, "block_size": 4},
+    {"overlap": "on", "token_budget": 40, "max_num_seqs": 5},
+    {"speculate": "ngram", "token_budget": 64},
+    {"prefix_caching": False},
+    {"batching": "static", "max_num_seqs": 16},
+    {"chunked_prefill": False},
+    {"deterministic": True, "token_budget": 96, "max_num_seqs": 3},
+)
+"""Of which CI tries the first ones."""
 
 
 def given_back(engine: LLMEngine) -> int:
@@ -36,21 +48,7 @@ def long_run(engine: LLMEngine, prompts: Sequence[list[int]]) -> list[Request]:
 
 
 @of_each_kind
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"prefix_caching": False},
-        {"backend": "torch"},
-        {"token_budget": 24, "block_size": 4},
-        {"overlap": "on", "token_budget": 40, "max_num_seqs": 5},
-        {"batching": "static", "max_num_seqs": 16},
-        {"chunked_prefill": False},
-        {"speculate": "ngram", "token_budget": 64},
-        {"deterministic": True, "token_budget": 96, "max_num_seqs": 3},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("settings", nightly_but((*SETTINGS[:5], SETTINGS[-1]), SETTINGS), ids=str)
 def test_together_and_again(long_texts: Case, settings: dict[str, Any]) -> None:
     engine = long_texts.engine(**settings)
     assert isinstance(engine.machine_parts.cache, WindowedCache)
