@@ -114,8 +114,8 @@ NIGHTLY = {
     "changes folder and environment", "leaves a thread behind", "many objects",
     "changes torch's settings", "one big tensor", "a loop that swallows the alarm", "os._exit",
     "prints 200 megabytes", "closes stdout", "silences the garbage collector and lowers the stack",
-    "sys.exit", "a loop in C", "deletes its temporary folder", "closed descriptors", "an unreadable error",
-    "closes the descriptors of stdout",
+    "sys.exit", "a loop in C", "deletes its temporary folder", "closed descriptors",
+    "an unreadable error", "closes the descriptors of stdout",
 }  # fmt: skip
 """Each has a harder relation above, which CI tries as well."""
 
