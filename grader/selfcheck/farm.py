@@ -9,6 +9,7 @@ process does that once, and forks a copy for each order. `Farm` is the other end
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +22,9 @@ from typing import Any, TextIO
 
 import pytest
 
-from grader.compiling import compile_part
+from grader.compiling import compile_part, compiled_references
 from grader.kit.session import SESSION
-from grader.machine import environment
+from grader.machine import CUDA, environment
 from grader.recorder import Emit, Recorder, is_whole, task_of
 from grader.selfcheck.forking import Done, run_forked
 from grader.submission import Submission, explain_import, load
@@ -68,8 +69,10 @@ class Farm:
     """A warm process for one lab. Use as a context manager."""
 
     def __init__(self, lab: str, jobs: int) -> None:
-        # What is compiled here is of no use to anybody afterwards.
+        # What is compiled here is of no use to anybody afterwards; what all need is compiled once.
         self._cache = tempfile.TemporaryDirectory(prefix="yaie-farm-")
+        if CUDA in load_curriculum()[lab].verify:
+            copy_to(Path(self._cache.name) / "cuda" / "cpu", compiled_references())
         ours = {
             "YAIE_CACHE": self._cache.name,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -107,6 +110,13 @@ class Farm:
             table = json.loads(answer)
             tests = tuple(from_json(test) for test in table["tests"])
             yield Outcome(table["id"], tests, table["problem"], table["seconds"])
+
+
+def copy_to(folder: Path, files: Iterable[Path]) -> None:
+    """One of a name is copied once."""
+    folder.mkdir(parents=True)
+    for file in set(files):
+        shutil.copy2(file, folder)
 
 
 def main() -> None:

@@ -63,13 +63,21 @@ def test_a_changed_header_makes_a_new_library(lab: Path) -> None:
     assert result(lab) == 1.0
 
 
-def test_what_is_cached_is_not_compiled_again(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_cached_is_not_compiled_again(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert result(lab) == 1.0
 
     def refuse(*_: object) -> None:
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(build, "_run", refuse)
+    assert result(lab) == 1.0
+    elsewhere = tmp_path / "cache" / "cuda" / "cpu"
+    elsewhere.mkdir(parents=True)
+    for file in build.build(lab).files:
+        shutil.copy2(file, elsewhere)
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "cache"))
     assert result(lab) == 1.0
 
 

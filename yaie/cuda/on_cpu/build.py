@@ -76,11 +76,17 @@ _UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'")
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A library in the cache, and what its symbols mean."""
+    """A library in the cache, and what its symbols mean. objects: what it was linked of."""
 
     path: Path
     runtime: Path
     symbols: Symbols
+    objects: tuple[Path, ...]
+
+    @property
+    def files(self) -> list[Path]:
+        """All that the cache has of it: in another cache they spare the compiler."""
+        return [self.path, self.path.with_suffix(".json"), self.runtime, *self.objects]
 
 
 def build(folder: Path) -> Built:
@@ -100,6 +106,7 @@ def build(folder: Path) -> Built:
     shared = [_version(compiler), *flags, *INLINED, _content(INCLUDE), _content(COMMON)]
     common = _digest(*shared, *(texts[header.name] for header in headers))
     keys = [_digest(common, file.name, texts[file.name]) for file in files]
+    objects = [_object(key) for key in keys]
     # The name of the runtime is part of the library: it says what it was linked with.
     path = _folder() / f"{folder.name}-{_digest(runtime.name, *keys)}.so"
     meta = path.with_suffix(".json")
@@ -107,14 +114,15 @@ def build(folder: Path) -> Built:
         with draft_in(_folder()) as draft:
             _compile_all(folder.name, draft, texts, [f.name for f in files], keys, compiler)
             target = draft / path.name
-            _link(folder.name, target, [_object(key) for key in keys], runtime, compiler)
+            _link(folder.name, target, objects, runtime, compiler)
             symbols = read_symbols(target, dynamic=_dynamic_arrays(texts))
             _refuse_large(symbols)
             draft_meta = draft / meta.name
             draft_meta.write_text(json.dumps(symbols.as_json()))
             draft_meta.replace(meta)
             target.replace(path)
-    return Built(path, runtime, Symbols.from_json(json.loads(meta.read_text()), path))
+    symbols = Symbols.from_json(json.loads(meta.read_text()), path)
+    return Built(path, runtime, symbols, tuple(objects))
 
 
 def runtime() -> Path:
