@@ -6,13 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.step import Ints, StepInput
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.input_batch import InputBatch
-from yaie.worker.layout import sent_tokens
+from yaie.worker.layout import attend_through, sent_tokens
 
 
 @dataclass(frozen=True, slots=True)
