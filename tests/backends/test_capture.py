@@ -56,7 +56,9 @@ def step_on(
         batch = AttentionBatch([1] * SEQS, lens, starts, step["lens"], tables, slots, positions)
         attend = attend_through(attention, attention.plan(batch))
         rotation = Rotation(ops.rope, positions, cos, sin)
-        return ops.rms_norm(attend(0, q, k, v, AttentionSpec(DIM**-0.5), rotation=rotation), weight, 1e-6)
+        return ops.rms_norm(
+            attend(0, q, k, v, AttentionSpec(DIM**-0.5), rotation=rotation), weight, 1e-6
+        )
 
     return run
 

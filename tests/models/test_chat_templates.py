@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.models.tiny import CHAT_TEMPLATE, tiny_tokenizer
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import PromptOptions
 from yaie.models import Tokenizer
 from yaie.models.chat_templates import ChatTemplates
 from yaie.models.template_parts import in_parts

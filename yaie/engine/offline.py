@@ -7,9 +7,10 @@ from typing import Any
 
 from yaie.backends.base import Backend
 from yaie.core.contracts import Reply
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError, YaieError
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.input.processor import Prompt
 from yaie.engine.output_router import OutputRouter

@@ -4,8 +4,8 @@ makes of it."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from yaie.core.conversation import ROLES
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import ROLES
 from yaie.models.bounded_templates import bound_templates
 from yaie.models.template_parts import takes_parts
 from yaie.models.template_work import begin_prompt

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import PromptOptions
 from yaie.models.chat_templates import ChatTemplates, Json, checked_messages
 from yaie.models.text_bounds import TextBounds, num_bytes
 from yaie.models.text_encoder import SlowEncoder, in_rust

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError, plain
-from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.engine.info import EngineInfo
 from yaie.engine.input.beyond_text import check_answer_size
 from yaie.engine.input.long_prompts import check_chat, check_text, encode_long, fitting
