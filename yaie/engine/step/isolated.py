@@ -6,7 +6,6 @@ See `isolation.py` for what else concerns a single request.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.contracts import Detokenizer, EngineCore, Scheduler, StopChecker
 from yaie.core.output import RequestOutput
 from yaie.core.request import FinishReason, Request
@@ -87,7 +86,7 @@ class IsolatedText:
 
 
 class IsolatingCore:
-    """See `yaie.core.contracts.EngineCore`: a step loop, behind whose steps failed requests end.
+    """A step loop (see `yaie.core.contracts.EngineCore`), behind whose steps failed requests end.
 
     inner: lab 7's loop, or the overlapped one.
     """
@@ -121,10 +120,6 @@ class IsolatingCore:
     def abort(self, request_id: str) -> bool:
         """See the contract."""
         return self.inner.abort(request_id)
-
-    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
-        """See the contract."""
-        return self.inner.take(plan, outcome)
 
     def step(self) -> list[RequestOutput]:
         """See the contract."""
