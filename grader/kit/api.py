@@ -18,9 +18,10 @@ from grader.kit.expect import Mismatch
 from grader.kit.script import note, show
 from grader.kit.waiting import run, within
 from solutions import api_server as reference
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason
 
 STOP, LENGTH, ERROR = FinishReason.STOP, FinishReason.LENGTH, FinishReason.ERROR

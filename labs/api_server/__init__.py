@@ -2,8 +2,8 @@
 
 `errors.py` turns every failure into OpenAI's error object; `replies.py` shapes answers; `sending.py`
 puts them on the wire; `leaving.py` notices clients that go away; `routes.py` wires the endpoints;
-`schemas.py`, `shared.py`, `conversation.py` and `demands.py`, given, say what a request may hold;
-`large.py`, given, writes answers of any size.
+`schemas.py`, `completion.py`, `shared.py`, `conversation.py`, `calls.py` and `demands.py`, given, say
+what a request may hold; `large.py`, given, writes answers of any size.
 """
 
 from .errors import (

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from yaie.backends import Backend, choose_backend
-from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import KVPool
 from yaie.core.errors import KernelError
 from yaie.cuda.nvcc import find_nvcc
+from yaie.worker.layout import attend_through
 
 SEQS, BLOCK, BLOCKS_EACH, HEADS, KV_HEADS, DIM = 5, 16, 8, 8, 2, 64
 LONGEST = BLOCK * BLOCKS_EACH
@@ -56,7 +56,9 @@ def step_on(
         batch = AttentionBatch([1] * SEQS, lens, starts, step["lens"], tables, slots, positions)
         attend = attend_through(attention, attention.plan(batch))
         rotation = Rotation(ops.rope, positions, cos, sin)
-        return ops.rms_norm(attend(0, q, k, v, AttentionSpec(DIM**-0.5), rotation), weight, 1e-6)
+        return ops.rms_norm(
+            attend(0, q, k, v, AttentionSpec(DIM**-0.5), rotation=rotation), weight, 1e-6
+        )
 
     return run
 

@@ -20,12 +20,12 @@ from tests.backends.paged_batches import (
 )
 from tests.backends.plain_kernels import Store
 from yaie.backends import choose_backend, decide, flashinfer, triton
-from yaie.backends.attend import attend_through
 from yaie.backends.attention import RotateAndStore
 from yaie.backends.flashinfer import FlashInferAttention, FlashInferBackend, pages_of
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, KernelError
+from yaie.worker.layout import attend_through
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 # --- which backend, and what it refuses ---
@@ -288,7 +288,7 @@ def test_the_rotation_is_applied_before_keys_are_stored(wrappers: list[Wrapper])
     rotation = Rotation(TransformerOps().rope, batch.positions, angles.cos(), angles.sin())
     attention = FlashInferAttention(layers.pool, RotateAndStore(Store()))
     attend = attend_through(attention, attention.plan(batch))
-    out = attend(0, layers.q, layers.k, layers.v, PLAIN, rotation)
+    out = attend(0, layers.q, layers.k, layers.v, PLAIN, rotation=rotation)
     q, k = rotation.apply(turned.q, turned.k)
     Store().store_kv(k, turned.v, *turned.pool.blocks(0), batch.slot_mapping)
     expected = naive(q, *turned.pool.blocks(0), batch, PLAIN)

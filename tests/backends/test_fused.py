@@ -10,12 +10,12 @@ from solutions.triton_ops import LayerKernels
 from tests.backends.plain_kernels import Flash, Paged
 from yaie.backends import choose_backend
 from yaie.backends import fused as fused_kernels
-from yaie.backends.attend import attend_through
 from yaie.backends.attention import KernelAttention, RotateAndStore
 from yaie.backends.fused import norm_rope_store
 from yaie.core.batch import AttentionBatch, AttentionSpec, HeadNorms, KVLayerSpec, Rotation
 from yaie.core.config import EngineConfig
 from yaie.parts import YOURS, Part, Parts
+from yaie.worker.layout import attend_through
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 BLOCK, EPS = 16, 1e-6
@@ -130,7 +130,7 @@ def test_attention_gives_the_same_with_it_and_without(shape: str, rotary: str) -
             positions,
         )  # fmt: skip
         attend = attend_through(attention, attention.plan(batch))
-        outputs.append(attend(0, case.q, case.k, case.v, AttentionSpec(0.25), rotation))
+        outputs.append(attend(0, case.q, case.k, case.v, AttentionSpec(0.25), rotation=rotation))
     assert len(calls) == (rotary == "all")
     torch.testing.assert_close(*outputs, rtol=1e-4, atol=1e-5)
 

@@ -10,9 +10,9 @@ from solutions.paged_cache import KVPool
 from solutions.radix_attention import RadixAttention
 from solutions.transformer_ops import TransformerOps
 from tests.backends.plain_kernels import Flash, Paged, Store
-from yaie.backends.attend import attend_through
 from yaie.backends.attention import KernelAttention, RotateAndStore
 from yaie.core.batch import AttentionBatch, AttentionSpec, KVLayerSpec, Rotation
+from yaie.worker.layout import attend_through
 
 BLOCK, KV_HEADS, HEADS, DIM = 4, 2, 4, 8
 CPU = torch.device("cpu")
@@ -207,7 +207,7 @@ def test_rotation_is_applied_once_whoever_does_it(
     for kind in (attention, plain):
         q, k, v = inputs(len(batch.positions))
         attend = attend_through(kind, kind.plan(batch))
-        outputs.append(attend(0, q, k, v, SPECS["plain"], rotation))
+        outputs.append(attend(0, q, k, v, SPECS["plain"], rotation=rotation))
     torch.testing.assert_close(*outputs, rtol=1e-4, atol=1e-5)
     for mine, theirs in zip(pool.blocks(0), other.blocks(0), strict=True):
         torch.testing.assert_close(mine, theirs)

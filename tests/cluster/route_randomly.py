@@ -22,7 +22,7 @@ DEPLOYMENT = DeploymentID(name="Engines", app_name="yaie")
 
 
 def pending(text: bytes, *avoid: str) -> Any:
-    asked = Asked("POST", "/x", b"/x", b"", [], b"", chain(text), frozenset(avoid))
+    asked = Asked({}, b"", chain(text), frozenset(avoid))
     return SimpleNamespace(args=[asked], routing_context=SimpleNamespace(should_backoff=False))
 
 

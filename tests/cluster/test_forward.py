@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from yaie.cluster.exchange import Asked, Begun, ReplicaLostError
+from yaie.cluster.exchange import Asked, ReplicaLostError
 from yaie.cluster.forward import MOST_ATTEMPTS, Forward
 from yaie.cluster.lost import MESSAGE
 from yaie.cluster.prefixes import chain
@@ -34,7 +34,7 @@ class FakeReplicas:
         self.asked: list[Asked] = []
         self.closed = 0
 
-    async def answer(self, asked: Asked) -> AsyncIterator[Begun | bytes]:
+    async def answer(self, asked: Asked) -> AsyncIterator[list[Any]]:
         plan = self.plans[len(self.asked)]
         self.asked.append(asked)
         try:
@@ -66,12 +66,23 @@ def ask(
     return asyncio.run(post()), replicas
 
 
+def begun(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> list[Any]:
+    head = {"type": "http.response.start", "status": status, "headers": headers}
+    return [head, *more(body)]
+
+
+def more(body: bytes) -> list[Any]:
+    return [{"type": "http.response.body", "body": body, "more_body": True}]
+
+
 def lost(replica: str = "") -> ReplicaLostError:
     return ReplicaLostError("killed", replica)
 
 
 def test_an_answer_comes_through_as_the_replica_gave_it() -> None:
-    response, replicas = ask([[Begun(201, [*JSON, (b"x-a", b"b")], b"{"), b'"a": ', b"1}"]])
+    response, replicas = ask(
+        [[begun(201, [*JSON, (b"x-a", b"b")], b"{"), more(b'"a": '), more(b"1}")]]
+    )
     assert (response.status_code, response.json(), response.headers["x-a"]) == (201, {"a": 1}, "b")
     assert len(replicas.asked) == 1
 
@@ -79,17 +90,18 @@ def test_an_answer_comes_through_as_the_replica_gave_it() -> None:
 def test_a_replica_gets_the_request_as_it_came() -> None:
     body = json.dumps({"prompt": "x" * 200}).encode()
     _, replicas = ask(
-        [[Begun(200, JSON, b"{}")]], "/v1/a%20b?c=d%26", body, authorization="Bearer k"
+        [[begun(200, JSON, b"{}")]], "/v1/a%20b?c=d%26", body, authorization="Bearer k"
     )
     [asked] = replicas.asked
-    assert (asked.method, asked.path, asked.raw_path) == ("POST", "/v1/a b", b"/v1/a%20b")
-    assert (asked.query_string, asked.body) == (b"c=d%26", body)
-    assert (b"authorization", b"Bearer k") in asked.headers
+    scope = asked.scope
+    assert (scope["method"], scope["path"], scope["raw_path"]) == ("POST", "/v1/a b", b"/v1/a%20b")
+    assert (scope["query_string"], asked.body) == (b"c=d%26", body)
+    assert (b"authorization", b"Bearer k") in scope["headers"]
     assert asked.beginnings == chain(prompt_start(body)) != ()
 
 
 def test_what_has_not_begun_is_done_elsewhere() -> None:
-    response, replicas = ask([[lost("a")], [lost("b")], [Begun(200, JSON, b"{}")]])
+    response, replicas = ask([[lost("a")], [lost("b")], [begun(200, JSON, b"{}")]])
     assert (response.status_code, response.json()) == (200, {})
     first, second, third = replicas.asked
     assert third == replace(second, avoid=frozenset("ab")) == replace(first, avoid=frozenset("ab"))
@@ -97,7 +109,7 @@ def test_what_has_not_begun_is_done_elsewhere() -> None:
 
 
 def test_an_answer_without_a_beginning_is_asked_for_elsewhere() -> None:
-    response, replicas = ask([[], [Begun(200, JSON, b"{}")]])
+    response, replicas = ask([[], [begun(200, JSON, b"{}")]])
     assert (response.status_code, len(replicas.asked)) == (200, 2)
 
 
@@ -116,7 +128,7 @@ def test_a_full_cluster_says_so_at_once() -> None:
     assert len(replicas.asked) == 1
 
 
-STREAM = [Begun(200, EVENTS, b"data: {}\n\n"), b'data: {"a": "b"}\n\ndata: {}\n\n', lost()]
+STREAM = [begun(200, EVENTS, b"data: {}\n\n"), more(b'data: {"a": "b"}\n\ndata: {}\n\n'), lost()]
 
 
 def test_a_stream_that_had_begun_ends_with_an_error_event() -> None:
@@ -152,7 +164,7 @@ def test_a_stream_of_a_response_goes_on_counting_its_events() -> None:
 
 def test_half_an_answer_that_is_no_stream_is_not_passed_off_as_whole() -> None:
     with pytest.raises(Exception, match="has died"):
-        ask([[Begun(200, JSON, b'{"a": '), lost()]])
+        ask([[begun(200, JSON, b'{"a": '), lost()]])
 
 
 def test_refusals_below_messages_have_anthropics_shape() -> None:
@@ -166,7 +178,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_client_that_leaves_takes_its_request_along() -> None:
-    replicas = FakeReplicas([[Begun(200, EVENTS, b"data: {}\n\n"), ...]])
+    replicas = FakeReplicas([[begun(200, EVENTS, b"data: {}\n\n"), ...]])
     forward = Forward(replicas, load_part("api_server", "none").package)
     sent: list[Any] = []
 

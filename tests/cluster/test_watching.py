@@ -21,7 +21,7 @@ class Answering:
         self.asked: list[str] = []
 
     async def everywhere(self, asked: Asked) -> list[tuple[int, bytes]]:
-        self.asked.append(f"{asked.method} {asked.path}")
+        self.asked.append("{method} {path}".format(**asked.scope))
         return self.answers
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.models.tiny import VOCAB
 from yaie import LLMEngine, SamplingParams
-from yaie.core.params import Constraint
+from yaie.core.constraint import Constraint
 from yaie.core.request import Request
 
 EOS = 1

@@ -7,13 +7,14 @@ import pytest
 
 from tests.engine.test_async_engine import LONG, on_engine, text_of, until
 from tests.server.fake_engine import FakeEngine
+from yaie.core.constraint import Constraint
 from yaie.core.errors import (
     EngineDeadError,
     EngineOverloadedError,
     EngineUnavailableError,
     InvalidRequestError,
 )
-from yaie.core.params import Constraint, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.engine.background import engine_life, prompts
 from yaie.engine.background.async_engine import AsyncEngine
 

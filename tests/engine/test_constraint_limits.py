@@ -13,8 +13,8 @@ import torch
 from tests.engine.constrained import PERSON, SAMPLED, ask, run, schema
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.input.grammars import compiler
 

@@ -13,7 +13,7 @@ import torch
 from tests.engine.constrained import EOS, PERSON, SAMPLED, ask, run, schema
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
-from yaie.core.params import Constraint
+from yaie.core.constraint import Constraint
 from yaie.core.request import FinishReason, Request
 from yaie.engine.input.grammars.compiler import Grammars
 from yaie.engine.input.grammars.matchers import leave_out

@@ -9,8 +9,9 @@ import pytest
 
 from yaie import LLMEngine, SamplingParams
 from yaie.core.batch import ScheduledRequest, StepPlan
-from yaie.core.params import Constraint
-from yaie.core.request import FailureKind, Request, RequestStatus, TokenLogprob
+from yaie.core.constraint import Constraint
+from yaie.core.logprobs import TokenLogprob
+from yaie.core.request import FailureKind, Request, RequestStatus
 from yaie.core.step import Arrays, Fault, StepInput, StepMasks, StepResult
 from yaie.engine import build
 from yaie.engine.asks.base import Vocabulary

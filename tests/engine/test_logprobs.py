@@ -11,7 +11,8 @@ import torch
 from tests.engine.oracle import make_prompts
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
-from yaie.core.request import FinishReason, Request, TokenLogprob
+from yaie.core.logprobs import TokenLogprob
+from yaie.core.request import FinishReason, Request
 
 CLOSE = 1e-4
 TOP = 5

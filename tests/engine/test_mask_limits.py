@@ -12,9 +12,9 @@ import torch
 from tests.engine.constrained import ask, run, schema
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
 from yaie.core.grammar import Choice, Concat, Grammar, Repeat, any_of, choice, concat, text
-from yaie.core.params import Constraint
 from yaie.core.request import Request
 from yaie.engine.input.grammars import own_grammars
 from yaie.engine.input.grammars.compiler import LibraryFollower

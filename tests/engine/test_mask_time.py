@@ -15,8 +15,9 @@ import torch
 from tests.engine.constrained import ask, run, schema
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request
 from yaie.engine.input.grammars import compiler, own_grammars, work_clock
 from yaie.engine.input.grammars.compiler import KeptGrammars, LibraryFollower

@@ -12,8 +12,8 @@ from tests.engine.constrained import schema
 from tests.engine.oracle import last_logits, make_prompts
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint
 from yaie.core.request import FinishReason, Request
 from yaie.engine.step.late_stops import LateStopChecker
 

@@ -12,8 +12,8 @@ from tests.engine.constrained import run
 from tests.engine.oracle import make_prompts, reference
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
+from yaie.core.constraint import Constraint, ThoughtLimit
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint, ThoughtLimit
 from yaie.core.request import FinishReason, Request
 from yaie.engine.input.narrowing.bad_words import BadWords, spellings
 from yaie.engine.input.narrowing.base import keep_only

@@ -13,8 +13,8 @@ from tests.engine.constrained import EOS, PERSON, ask, run, schema
 from tests.learner import faults_of, hand_in_faulty
 from tests.models.tiny import VOCAB, tiny_model
 from yaie import LLMEngine, SamplingParams
+from yaie.core.constraint import Constraint
 from yaie.core.errors import PartError
-from yaie.core.params import Constraint
 from yaie.core.request import FinishReason, Request
 from yaie.engine.input.grammars import own_grammars
 from yaie.engine.input.grammars.compiler import Grammars, LibraryFollower

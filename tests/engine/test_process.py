@@ -12,10 +12,12 @@ import pytest
 from tests.engine.scripted import child_of, make, scripted
 from tests.engine.test_async_engine import LONG, text_of, until
 from yaie.core.compat import Runner
+from yaie.core.constraint import Constraint
 from yaie.core.errors import ContextLengthError, InvalidRequestError
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.output import RequestOutput
-from yaie.core.params import Constraint, SamplingParams
-from yaie.core.request import FailureKind, FinishReason, TokenLogprob
+from yaie.core.params import SamplingParams
+from yaie.core.request import FailureKind, FinishReason
 from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.engine_child import SNAPSHOT_SECONDS
 from yaie.engine.background.messages import Stepped

@@ -4,8 +4,8 @@ import asyncio
 import time
 from typing import Any
 
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.output import RequestOutput
-from yaie.core.request import TokenLogprob
 from yaie.engine.background.streams import MOST_ENTRIES, TURN, RequestStream
 
 TOP = tuple((token, -1.0) for token in range(20))

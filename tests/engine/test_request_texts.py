@@ -7,7 +7,7 @@ import torch
 
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
-from yaie.core.params import Constraint
+from yaie.core.constraint import Constraint
 from yaie.core.request import FinishReason, Request
 from yaie.engine.step.request_texts import Detokenizers
 

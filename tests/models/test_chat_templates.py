@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.models.tiny import CHAT_TEMPLATE, tiny_tokenizer
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError
-from yaie.engine.input.prompt_text import encode_chat
 from yaie.models import Tokenizer
+from yaie.models.chat_templates import ChatTemplates
 from yaie.models.template_parts import in_parts
 
 LOOP = (
@@ -102,17 +103,18 @@ def test_a_template_that_goes_through_parts_gets_them(
     assert "What is a block?" in wanted
     if kind != "the first alone":
         assert "And why?" in wanted
-    assert tokenizer.decode_all(encode_chat(tokenizer, talk)) == wanted
+    assert tokenizer.decode_all(tokenizer.apply_chat_template(talk)) == wanted
 
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_template_that_takes_a_text_gets_one(kind: str, having: Callable[..., Tokenizer]) -> None:
     tokenizer = having({"default": TEXTS[kind]})
-    assert not tokenizer.wants_parts()
+    templates = ChatTemplates(tokenizer.of_transformers)
+    assert not templates.wants_parts(templates.chosen(None))
     if kind == "never":
         return
     joined = [*TALK[:-1], {"role": "user", "content": "And why?"}]
-    assert tokenizer.decode_all(encode_chat(tokenizer, TALK)) == theirs(tokenizer, joined)
+    assert tokenizer.decode_all(tokenizer.apply_chat_template(TALK)) == theirs(tokenizer, joined)
 
 
 def test_an_answer_that_only_calls_tools_has_no_parts(having: Callable[..., Tokenizer]) -> None:
@@ -121,12 +123,12 @@ def test_an_answer_that_only_calls_tools_has_no_parts(having: Callable[..., Toke
     )
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     talk = [TALK[1], {"role": "assistant", "content": None, "tool_calls": [call]}]
-    assert "<|assistant|>silent" in tokenizer.decode_all(encode_chat(tokenizer, talk))
+    assert "<|assistant|>silent" in tokenizer.decode_all(tokenizer.apply_chat_template(talk))
 
 
 def test_an_answer_in_parts_is_continued(having: Callable[..., Tokenizer]) -> None:
     tokenizer = having({"default": PARTS_ONLY["a loop"]})
-    told = tokenizer.chat_text(TALK[:3], add_generation_prompt=False, continue_final_message=True)
+    told = tokenizer.chat_text(TALK[:3], options=PromptOptions(False, continue_final_message=True))
     assert told.parts[0].endswith("<|assistant|>Sixteen slots.")  # type: ignore[union-attr]
 
 
@@ -137,8 +139,10 @@ def test_tools_have_a_template_of_their_own(
     named = {"default": CHAT_TEMPLATE, "tool_use": "{{ tools[0].function.name }}" + turn(LOOP)}
     tokenizer = having(named, in_files=in_files)
     tools = [{"type": "function", "function": {"name": "find", "parameters": {}}}]
-    assert tokenizer.decode_all(encode_chat(tokenizer, TALK[:1])) == theirs(tokenizer, TALK[:1])
-    with_tools = tokenizer.decode_all(encode_chat(tokenizer, TALK[:1], tools))
+    assert tokenizer.decode_all(tokenizer.apply_chat_template(TALK[:1])) == theirs(
+        tokenizer, TALK[:1]
+    )
+    with_tools = tokenizer.decode_all(tokenizer.apply_chat_template(TALK[:1], tools=tools))
     assert with_tools == theirs(tokenizer, in_parts(TALK[:1]), tools=tools)
     assert with_tools == "find<|system|>Be brief.<|end|>"
 
@@ -149,7 +153,7 @@ def test_a_single_template_may_have_any_name(
 ) -> None:
     tokenizer = having({"rag": CHAT_TEMPLATE}, in_files=in_files)
     assert tokenizer.template_note is None
-    assert "Be brief." in tokenizer.decode_all(encode_chat(tokenizer, TALK[:1]))
+    assert "Be brief." in tokenizer.decode_all(tokenizer.apply_chat_template(TALK[:1]))
 
 
 def test_several_templates_without_a_default_are_named(having: Callable[..., Tokenizer]) -> None:
@@ -157,12 +161,16 @@ def test_several_templates_without_a_default_are_named(having: Callable[..., Tok
     with pytest.raises(
         InvalidRequestError, match="named 'rag', 'tool_use' and none named 'default'"
     ):
-        encode_chat(tokenizer, TALK)
+        tokenizer.apply_chat_template(TALK)
     assert tokenizer.template_note is not None
-    assert encode_chat(tokenizer, TALK, [{"type": "function", "function": {"name": "f"}}])
+    assert tokenizer.apply_chat_template(
+        TALK, tools=[{"type": "function", "function": {"name": "f"}}]
+    )
 
 
 def test_an_empty_template_is_none(having: Callable[..., Tokenizer]) -> None:
     tokenizer = having({"default": ""})
     assert not tokenizer.has_chat_template
-    assert tokenizer.decode(encode_chat(tokenizer, TALK[:1])) == "system: Be brief.\nassistant:"
+    assert (
+        tokenizer.decode(tokenizer.apply_chat_template(TALK[:1])) == "system: Be brief.\nassistant:"
+    )

@@ -139,9 +139,12 @@ def test_tools_reach_the_template(with_template: Callable[[str], Tokenizer]) -> 
     assert tokenizer.decode(ids) == "look_up"
 
 
-def test_a_conversation_that_the_template_refuses(tokenizer: Tokenizer) -> None:
-    with pytest.raises(InvalidRequestError, match="unknown role robot") as caught:
-        tokenizer.apply_chat_template([{"role": "robot", "content": "hi"}])
+def test_a_conversation_that_the_template_refuses(
+    with_template: Callable[[str], Tokenizer],
+) -> None:
+    tokenizer = with_template("{{ raise_exception('unknown role ' + messages[0]['role']) }}")
+    with pytest.raises(InvalidRequestError, match="unknown role tool") as caught:
+        tokenizer.apply_chat_template([{"role": "tool", "content": "hi"}])
     assert caught.value.param == "messages"
 
 

@@ -18,8 +18,8 @@ import torch
 
 from tests.engine.oracle import greedy, reference
 from yaie import LLMEngine, SamplingParams
+from yaie.core.constraint import Constraint
 from yaie.core.errors import ModelError
-from yaie.core.params import Constraint
 from yaie.core.request import Request
 from yaie.models.hub import find_model
 from yaie.models.packaged import packaged_file

@@ -19,6 +19,7 @@ from yaie.core.output import RequestOutput
 from yaie.core.params import SamplingParams
 from yaie.core.request import FailureKind, FinishReason, Request, RequestStatus
 from yaie.engine.info import EngineInfo
+from yaie.models.chat_templates import checked_messages
 from yaie.models.text_bounds import MAX_BYTES
 from yaie.models.tokenizer import PromptText
 from yaie.parts import load_part
@@ -31,9 +32,6 @@ class FakeTokenizer:
     chat_template = ""
     template_note = None
     max_bytes = MAX_BYTES
-
-    def wants_parts(self, tools: Any = None) -> bool:
-        return False
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return [ord(char) for char in text]
@@ -53,7 +51,10 @@ class FakeTokenizer:
     ) -> list[int]:
         return self.encode(messages[-1]["content"])
 
-    def chat_text(self, messages: list[dict[str, Any]], **options: Any) -> PromptText:
+    def chat_text(
+        self, messages: list[dict[str, Any]], tools: Any = None, options: Any = None
+    ) -> PromptText:
+        messages = checked_messages(messages)
         return PromptText([self.decode(self.apply_chat_template(messages))], False)
 
     def encode_parts(self, prompt: PromptText) -> list[int]:

@@ -9,9 +9,10 @@ from solutions.api_server import CompletionRequest, TextReply
 from tests.server.conftest import LiveServer
 from tests.server.test_logprobs import complete, streamed
 from yaie.core.errors import YaieError
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.output import RequestOutput, Submitted
 from yaie.core.params import SamplingParams
-from yaie.core.request import FinishReason, TokenLogprob
+from yaie.core.request import FinishReason
 from yaie.server.extras import extend
 
 

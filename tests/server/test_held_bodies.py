@@ -9,10 +9,10 @@ import pytest
 
 from solutions.api_server import http_error
 from yaie.engine.background.rejections import no_rejections
-from yaie.server import held_bodies, limits
+from yaie.server import held_bodies, request_body
 from yaie.server.held_bodies import BODIES_AT_ONCE, KEPT_AT_ONCE, LARGE, SMALL
 from yaie.server.json_limits import MAX_DEPTH, MAX_NAMES, MAX_VALUES
-from yaie.server.limits import GIVE_BACK, BodyLimit
+from yaie.server.request_body import GIVE_BACK, BodyLimit
 
 MAX_BYTES = 2 * LARGE
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -275,7 +275,7 @@ def test_a_client_that_owes_a_body_and_sends_nothing_is_cut_off(
         assert await client.answered() == 408
         assert sum(limit._held._held) == 0
 
-    monkeypatch.setattr(limits, "STALL_SECONDS", stall)
+    monkeypatch.setattr(request_body, "STALL_SECONDS", stall)
     run(test, monkeypatch)
     ((_, message, headers),) = said
     assert words in message

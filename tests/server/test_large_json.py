@@ -20,12 +20,12 @@ from tests.server.conftest import LiveServer, serving
 from tests.server.fake_engine import FakeEngine
 from tests.server.test_bad_input import JSON
 from yaie.core.errors import InvalidRequestError
-from yaie.server import json_route
+from yaie.server import request_body
 from yaie.server.body_process import parsed
 from yaie.server.body_reader import BodyReader, body_reader, large_body_reader, reader_of
 from yaie.server.dialects.responses_body import ResponsesRequest
 from yaie.server.held_bodies import LARGE, SMALL
-from yaie.server.json_route import JsonRequest
+from yaie.server.request_body import JsonRequest
 from yaie.server.wanted import Wanted
 
 CHAT, TEXT, TOKENS = "/v1/chat/completions", "/v1/completions", "/tokenize"
@@ -151,10 +151,10 @@ def test_the_event_loop_neither_parses_nor_validates_a_large_body(
 
     content = json.dumps({"messages": HI * 500, "max_tokens": 1}).encode()
     for name in ("parsed", "from_json"):
-        monkeypatch.setattr(json_route, name, noted)
-    adapter = json_route.adapter
+        monkeypatch.setattr(request_body, name, noted)
+    adapter = request_body.adapter
     monkeypatch.setattr(
-        json_route, "adapter", lambda kind: validations.append(kind) or adapter(kind)
+        request_body, "adapter", lambda kind: validations.append(kind) or adapter(kind)
     )
     assert server.http.post(CHAT, content=padded(content), headers=JSON).status_code == 200
     assert (parsings, validations) == ([], [])

@@ -10,8 +10,8 @@ from openai import OpenAI
 from grader.kit.api import STOP, make_request
 from solutions.api_server import ChatReply, TextReply
 from tests.server.conftest import LiveServer
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.output import Submitted
-from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import ChatLogprobs, TextLogprobs
 from yaie.server.extras.reader import Reader
 from yaie.server.extras.reply import ExtendedReply

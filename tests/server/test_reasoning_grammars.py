@@ -46,7 +46,7 @@ def may_say(server: LiveServer, text: str, **options: Any) -> bool:
     import llguidance.hf
 
     from solutions.api_server import ChatRequest
-    from yaie.core.params import Constraint
+    from yaie.core.constraint import Constraint
     from yaie.server.extras.reasoning import FORMATS
     from yaie.server.tools import choose_format
 

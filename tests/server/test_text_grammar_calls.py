@@ -15,8 +15,8 @@ from tests.server.test_responses import events_of
 from tests.server.test_text_grammars import CODEX, PATCH
 from tests.server.test_tool_grammars import ARGUMENTS, Speaker, written
 from tests.server.tool_models import STYLES, tool_model
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint
 from yaie.engine.input.grammars.compiler import TOO_LARGE
 from yaie.engine.llm_engine import LLMEngine
 from yaie.server.answer_form import AnswerForm

@@ -19,8 +19,8 @@ from tests.server.fake_engine import FakeEngine, FakeTokenizer
 from tests.server.test_logprobs import Letters
 from tests.server.tool_asking import TOOLS, USER, ask, joined, of_answer
 from tests.server.tool_models import STYLES
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.output import RequestOutput
-from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import ChatLogprobs
 from yaie.server.extras.reader import ChatReader
 from yaie.server.extras.reply import ExtendedReply

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.server.test_tool_parsers import joined, read
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, circular_ref, pointed_at
 from yaie.server.answer_form import MOST_TOOLS_CHARS, AnswerForm
 from yaie.server.dialects.messages_reply import UNREADABLE, OpenToolUse

@@ -74,7 +74,7 @@ def test_what_no_template_could_write_again_is_refused_inside_of_arguments(text:
 
 
 def test_a_small_body_holds_no_more_than_may_be_but_for_the_depth_of_arguments() -> None:
-    """So one that is right as it is need not be looked through (`json_route.py`)."""
+    """So one that is right as it is need not be looked through (`request_body.py`)."""
     assert min(MAX_VALUES, MAX_NAMES, MAX_SCHEMA_CHARS) > SMALL
     assert SMALL // 2 + 1 < MAX_SCHEMA_VALUES  # a value has two bytes, with its comma
     assert MAX_JSON_DEPTH < MAX_DEPTH  # which validation sees to

@@ -26,8 +26,9 @@ from yaie.core.batch import (
 )
 from yaie.core.contracts import Attend
 from yaie.core.contracts import Worker as AnyWorker
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.params import SamplingParams
-from yaie.core.request import Request, TokenLogprob
+from yaie.core.request import Request
 from yaie.core.step import Extras, Fault, NewSeats, StepInput, StepMasks, StepResult
 from yaie.engine.asks import READ, of
 from yaie.engine.asks.arrays import ints

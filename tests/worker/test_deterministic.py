@@ -12,7 +12,8 @@ from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.batch import SamplingBatch
 from yaie.core.errors import ConfigError
-from yaie.core.request import Request, TokenLogprob
+from yaie.core.logprobs import TokenLogprob
+from yaie.core.request import Request
 from yaie.worker import deterministic
 
 ASKED = SamplingParams(

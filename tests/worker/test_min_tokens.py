@@ -21,7 +21,8 @@ from tests.worker.rig import (
     request_of,
 )
 from yaie.core.batch import SamplingBatch
-from yaie.core.request import Request, TokenLogprob
+from yaie.core.logprobs import TokenLogprob
+from yaie.core.request import Request
 from yaie.core.step import StepInput, StepMasks
 
 COUNT = 12

@@ -12,8 +12,8 @@ import pytest
 
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
+from yaie.core.constraint import Constraint
 from yaie.core.contracts import Worker
-from yaie.core.params import Constraint
 from yaie.core.step import StepInput, StepMasks, StepResult
 from yaie.engine.build import build
 from yaie.worker.build import sizes_for

@@ -22,7 +22,7 @@ from tests.worker.rig import (
     step_of,
 )
 from yaie.core.batch import SamplingBatch
-from yaie.core.request import TokenLogprob
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.step import StepInput, StepMasks
 
 

@@ -1,44 +1,43 @@
-"""What ingress and replica tell each other about one HTTP request. Plain data: it crosses processes."""
+"""What ingress and replica tell each other about one HTTP request. Plain data: it crosses processes.
 
+An answer is ASGI's messages as they are, several at a time.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from yaie.core.errors import YaieError
+from starlette.types import Scope
 
-Headers = list[tuple[bytes, bytes]]
+from yaie.core.errors import YaieError
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A whole HTTP request.
+    """A whole HTTP request. scope: see `http_scope`.
 
     For the router: beginnings, of its prompt (`prefixes.chain`); avoid, replicas that were lost with it.
     """
 
-    method: str
-    path: str
-    raw_path: bytes
-    query_string: bytes
-    headers: Headers
-    body: bytes
+    scope: Scope
+    body: bytes = b""
     beginnings: tuple[bytes, ...] = ()
     avoid: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The first piece of an answer: its head, and the start of its body. Further pieces are bytes."""
-
-    status: int
-    headers: Headers
-    body: bytes
-
-    @property
-    def media_type(self) -> str:
-        """Without parameters."""
-        for name, value in self.headers:
-            if name.lower() == b"content-type":
-                return value.partition(b";")[0].strip().decode("latin-1")
-        return ""
+def http_scope(
+    method: str,
+    path: str,
+    raw_path: bytes | None = None,
+    query_string: bytes = b"",
+    headers: Iterable[tuple[bytes, bytes]] = (),
+) -> Scope:
+    """ASGI's scope of a request, for an application that no web server calls."""
+    return {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
+        "scheme": "http", "root_path": "", "client": None, "server": None,
+        "method": method, "path": path, "raw_path": raw_path or path.encode(),
+        "query_string": query_string, "headers": list(headers),
+    }  # fmt: skip
 
 
 class ReplicaLostError(YaieError):

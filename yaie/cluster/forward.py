@@ -11,10 +11,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from yaie.cluster.exchange import Asked, Begun, ReplicaLostError
+from yaie.cluster.exchange import Asked, ReplicaLostError, http_scope
 from yaie.cluster.lost import EVENT_END, died, last_events
 from yaie.cluster.prefixes import chain
 from yaie.cluster.prompt_start import prompt_start
@@ -35,7 +37,7 @@ EVENTS = "text/event-stream"
 class Replicas(Protocol):
     """The replicas, seen from the ingress."""
 
-    def answer(self, asked: Asked) -> AsyncIterator[Begun | bytes]:
+    def answer(self, asked: Asked) -> AsyncIterator[list[Message]]:
         """What the chosen replica's `answer` yields. Raises ReplicaLostError if it has died, whatever
         has come of it, and EngineOverloadedError if too many requests wait for a replica."""
         ...
@@ -53,6 +55,15 @@ class Sent:
     is_stream: bool = False
     num_events: int = 0
 
+    def add(self, message: Message) -> None:
+        """One more of ASGI's messages."""
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            media_type = Headers(raw=message["headers"]).get("content-type", "")
+            self.is_stream = media_type.startswith(EVENTS)
+        elif self.is_stream:
+            self.num_events += message["body"].count(EVENT_END)
+
 
 class Forward:
     """One HTTP request after the other, each to a replica of its own."""
@@ -66,8 +77,9 @@ class Forward:
         """Answer, unless the client leaves: then the replica is told by the cancellation."""
         if scope["type"] != "http":
             return
-        body = await _whole(receive)
-        if body is None:
+        try:
+            body = await Request(scope, receive).body()
+        except ClientDisconnect:
             return
         answering = asyncio.ensure_future(self._answer(await _asked(scope, body), send))
         leaving = asyncio.ensure_future(_left(receive))
@@ -91,7 +103,7 @@ class Forward:
                 return
             except ReplicaLostError as error:
                 logger.warning(
-                    "A replica was lost (%s, attempt %d): %s", asked.path, attempt, error
+                    "A replica was lost (%s, attempt %d): %s", asked.scope["path"], attempt, error
                 )
                 if sent.has_begun:
                     await self._end(asked, sent, send)
@@ -101,17 +113,15 @@ class Forward:
 
     async def _pass_on(self, asked: Asked, sent: Sent, send: Send) -> None:
         async with aclosing(self._replicas.answer(asked)) as pieces:  # type: ignore[type-var]
-            async for piece in pieces:
-                if isinstance(piece, Begun):
-                    sent.has_begun = True
-                    sent.is_stream = piece.media_type == EVENTS
-                    await send(_start(piece.status, piece.headers))
-                    piece = piece.body
-                sent.num_events += piece.count(EVENT_END) if sent.is_stream else 0
-                await send(_body(piece, True))
+            async for messages in pieces:
+                for message in messages:
+                    sent.add(message)
+                    await send(message)
         if not sent.has_begun:
             raise ReplicaLostError("it sent nothing")
-        await send(_body(b"", False))
+        await send(
+            _body(b"", False)
+        )  # only now: the client may leave, and that would end the replica's
 
     async def _end(self, asked: Asked, sent: Sent, send: Send) -> None:
         """The rest of what the lost replica has begun. Of anything but a stream of events nothing can be
@@ -119,12 +129,14 @@ class Forward:
         if not sent.is_stream:
             raise died()
         error = self._api.error_body(died())["error"]
-        await send(_body(last_events(asked.path, error, sent.num_events), False))
+        await send(_body(last_events(asked.scope["path"], error, sent.num_events), False))
 
     async def _refuse(self, error: YaieError, send: Send) -> None:
         """OpenAI's error object; middleware translates it where another one is wanted."""
         response = JSONResponse(self._api.error_body(error), error.status, COME_BACK)
-        await send(_start(error.status, response.raw_headers))
+        await send(
+            {"type": "http.response.start", "status": error.status, "headers": response.raw_headers}
+        )
         await send(_body(bytes(response.body), False))
 
 
@@ -133,36 +145,19 @@ async def _asked(scope: Scope, body: bytes) -> Asked:
         beginnings = chain(prompt_start(body))
     else:
         beginnings = await asyncio.to_thread(lambda: chain(prompt_start(body)))
-    return Asked(
+    asked = http_scope(
         scope["method"],
         scope["path"],
-        scope.get("raw_path") or scope["path"].encode(),
+        scope.get("raw_path"),
         scope["query_string"],
-        list(scope["headers"]),
-        body,
-        beginnings,
+        scope["headers"],
     )
-
-
-async def _whole(receive: Receive) -> bytes | None:
-    """The body; None if the client left before its end."""
-    body = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return body
+    return Asked(asked, body, beginnings)
 
 
 async def _left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _start(status: int, headers: list[tuple[bytes, bytes]]) -> Message:
-    return {"type": "http.response.start", "status": status, "headers": headers}
 
 
 def _body(body: bytes, more: bool) -> Message:

@@ -20,7 +20,7 @@ from ray.serve.handle import DeploymentHandle
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from yaie.cluster.exchange import Asked, Begun, ReplicaLostError
+from yaie.cluster.exchange import Asked, ReplicaLostError
 from yaie.cluster.forward import Forward
 from yaie.cluster.watching import SECONDS, watching_router
 from yaie.core.errors import EngineOverloadedError
@@ -82,13 +82,13 @@ class RayReplicas:
         self._engines = engines
         self._streaming = engines.options(stream=True, method_name="answer")
 
-    async def answer(self, asked: Asked) -> AsyncIterator[Begun | bytes]:
+    async def answer(self, asked: Asked) -> AsyncIterator[list[Message]]:
         """See `forward.Replicas`."""
         response = self._streaming.remote(asked)
         has_ended = False
         try:
-            async for piece in response:
-                yield piece
+            async for messages in response:
+                yield messages
             has_ended = True
         except BackPressureError:
             has_ended = True

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from prometheus_client import Metric
-from starlette.types import Message, Scope
+from starlette.types import Message
 
-from yaie.cluster.exchange import Asked, Begun, ReplicaLostError
+from yaie.cluster.exchange import Asked, ReplicaLostError
 from yaie.core.config import EngineConfig
 from yaie.engine.background.engine_life import EngineState
 from yaie.engine.info import EngineInfo
@@ -69,8 +69,9 @@ class EngineReplica:
         if self._engine.state is EngineState.DEAD:
             raise self._lost(f"the engine has died: {self._engine.failure}")
 
-    async def answer(self, asked: Asked) -> AsyncIterator[Begun | bytes]:
-        """The answer in pieces, each as much as is there: the first is Begun, the others are bytes.
+    async def answer(self, asked: Asked) -> AsyncIterator[list[Message]]:
+        """The answer in ASGI's messages, each time as many as are there. None of them is the last one:
+        the caller says so at the end.
 
         Raises ReplicaLostError as long as nothing has begun and the engine is dead; then another replica
         can answer. If the caller goes away, so does the request.
@@ -83,13 +84,11 @@ class EngineReplica:
                 raise self._lost("the application ended without an answer")
             if head["status"] >= 500 and self._engine.state is EngineState.DEAD:
                 raise self._lost("the engine has died")
-            body, has_more = await _gathered(pieces)
-            yield Begun(head["status"], list(head["headers"]), body)
-            while has_more:
-                body, has_more = await _gathered(pieces)
-                if body:
-                    yield body
-            await running  # it has sent all, and notes how it went
+            there = [head, *await _all_there(pieces)]
+            while there[-1] is not None:
+                yield there
+                there = await _all_there(pieces)
+            yield there[:-1]
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError, Exception):
@@ -98,10 +97,10 @@ class EngineReplica:
     async def once(self, asked: Asked) -> tuple[int, bytes]:
         """Status and body of a short answer. For `broadcast`, which takes no streams."""
         body, status = b"", 500
-        async for piece in self.answer(asked):
-            if isinstance(piece, Begun):
-                status, piece = piece.status, piece.body
-            body += piece
+        async for messages in self.answer(asked):
+            for message in messages:
+                status = message.get("status", status)
+                body += message.get("body", b"")
         return status, body
 
     async def metrics(self) -> tuple[str, list[Metric]]:
@@ -140,11 +139,16 @@ class EngineReplica:
             await asyncio.Event().wait()  # a client that leaves cancels all of this
             raise AssertionError("never reached")
 
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": message.get("body", b""), "more_body": True}
+            await pieces.put(message)
+
         try:
-            await self._app(_scope(asked), receive, pieces.put)
+            await self._app(dict(asked.scope), receive, send)
         except Exception:
             # The application has said so to the client, if it could.
-            logger.exception("Answering %s %s failed", asked.method, asked.path)
+            logger.exception("Answering %s failed", asked.scope["path"])
         await pieces.put(None)
 
 
@@ -161,33 +165,9 @@ def end_process() -> None:
     os._exit(1)
 
 
-def _scope(asked: Asked) -> Scope:
-    scope: dict[str, Any] = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "scheme": "http",
-        "root_path": "",
-        "method": asked.method,
-        "path": asked.path,
-        "raw_path": asked.raw_path,
-        "query_string": asked.query_string,
-        "headers": asked.headers,
-        "client": None,
-        "server": None,
-    }
-    return scope
-
-
-async def _gathered(pieces: "asyncio.Queue[Message | None]") -> tuple[bytes, bool]:
-    """All of the body that is there, at least one piece, and whether more will come."""
-    body = b""
-    message = await pieces.get()
-    while message is not None:
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return body, False
-        if pieces.empty():
-            return body, True
-        message = pieces.get_nowait()
-    return body, False
+async def _all_there(pieces: asyncio.Queue[Any]) -> list[Any]:
+    """What waits there, at least one piece."""
+    there = [await pieces.get()]
+    while not pieces.empty():
+        there.append(pieces.get_nowait())
+    return there

@@ -14,7 +14,7 @@ from yaie.cluster.policy import preference
 from yaie.cluster.prefixes import PrefixIndex
 
 KEY_BYTES = 1024
-NOTHING = Asked("", "", b"", b"", [], b"")
+NOTHING = Asked({})
 
 
 class PrefixRouter(RequestRouter):

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from yaie.cluster.exchange import Asked
+from yaie.cluster.exchange import Asked, http_scope
 from yaie.cluster.forward import Replicas
 from yaie.server.metrics import expose
 
@@ -31,7 +31,7 @@ def watching_router(replicas: Replicas, figures: Figures) -> APIRouter:
     router = APIRouter()
 
     async def everywhere(method: str, path: str) -> list[tuple[int, Any]]:
-        asked = Asked(method, path, path.encode(), b"", [], b"")
+        asked = Asked(http_scope(method, path))
         try:
             answers = await asyncio.wait_for(replicas.everywhere(asked), SECONDS)
         except asyncio.TimeoutError:

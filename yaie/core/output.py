@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from yaie.core.errors import YaieError
 from yaie.core.failure import FailureKind, error_of
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.params import SamplingParams
-from yaie.core.request import FinishReason, Request, TokenLogprob
+from yaie.core.request import FinishReason, Request
 
 
 # ANCHOR: submitted

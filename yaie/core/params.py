@@ -1,9 +1,12 @@
 """How one request wants its tokens drawn."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from yaie.core.constraint import Constraint as Constraint
+from yaie.core.constraint import ThoughtLimit
+from yaie.core.conversation import ROLES as ROLES  # finished labs import both from here
+from yaie.core.conversation import PromptOptions as PromptOptions
 from yaie.core.errors import InvalidRequestError
 from yaie.core.params_lists import MAX_LOGPROB_TOKEN_IDS as MAX_LOGPROB_TOKEN_IDS
 from yaie.core.params_lists import MAX_STOP_TOKEN_IDS as MAX_STOP_TOKEN_IDS
@@ -11,54 +14,9 @@ from yaie.core.params_lists import as_tuples, check_kinds, check_sizes
 from yaie.core.ranges import LARGEST, RANGES, SAMPLED, shown
 from yaie.core.ranges import MAX_LOGPROBS as MAX_LOGPROBS
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
 _NONE: tuple[Any, ...] = ()
 """What a list holds unless it is given. There is only one such tuple."""
 _BOUNDS = [(name, RANGES[name].bounds) for name in SAMPLED]
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A language that the output must belong to.
-
-    kind: "json_object" (any JSON object, `text` is ""), "json_schema" (`text` is the schema, as JSON),
-        "lark" (`text` is a grammar in the dialect of llguidance) or "gbnf" (in llama.cpp's). "tools"
-        never reaches the engine: it is what `yaie.server.tools.ToolFormat.grammar` is given, as JSON,
-        and becomes "lark".
-    """
-
-    kind: Literal["json_object", "json_schema", "lark", "gbnf", "tools"]
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptOptions:
-    """How a conversation becomes a prompt.
-
-    add_generation_prompt: end where the assistant begins to speak.
-    continue_final_message: end inside the last message, which the answer then continues.
-    add_special_tokens: what the tokenizer puts around a text (a BOS), beside what the template writes.
-    variables: for the chat template, which ignores those that it does not know.
-    """
-
-    add_generation_prompt: bool = True
-    continue_final_message: bool = False
-    add_special_tokens: bool = False
-    variables: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ThoughtLimit:
-    """How long a model may think before it answers.
-
-    num_tokens: between the two tags. begin, end: the tags as they are written. is_open: the prompt ends
-    with the first of them.
-    """
-
-    num_tokens: int
-    begin: str
-    end: str
-    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 from yaie.core.compat import StrEnum
 from yaie.core.failure import FailureKind as FailureKind
+from yaie.core.logprobs import TokenLogprob as TokenLogprob
 from yaie.core.params import SamplingParams
 
 
@@ -25,23 +26,6 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     ABORT = "abort"
     ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
-    """The log-probability of one token, and of the most likely tokens in its place.
-
-    They are the model's own: neither `logit_bias` nor penalties nor a constraint nor temperature nor
-    filters have a part in them.
-    top: (token id, log-probability), the most likely first; as many as were asked for. If tokens were
-        asked for by their ids (`logprob_token_ids`), these, in that order.
-    rank: of a prompt's token, how many tokens are at least as likely, itself included; else None.
-    """
-
-    token_id: int
-    logprob: float
-    top: tuple[tuple[int, float], ...] = ()
-    rank: int | None = None
 
 
 class _Referable:

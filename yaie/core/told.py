@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from yaie.core.request import TokenLogprob
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.step import Arrays
 
 NO_RANK = 0

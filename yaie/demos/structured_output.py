@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from yaie.core.params import Constraint, SamplingParams
+from yaie.core.constraint import Constraint
+from yaie.core.params import SamplingParams
 from yaie.demos.runs import Run, ask, run
 from yaie.demos.shown import Shown, counted, row
 from yaie.demos.subject import Subject

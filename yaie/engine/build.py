@@ -1,7 +1,6 @@
 """Puts the parts together: each is handed what it needs, none looks for it."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 
@@ -31,8 +30,7 @@ from yaie.engine.step.explaining import parts_in_steps
 from yaie.engine.step.hooks import Hooks, StepObserver
 from yaie.engine.step.isolated import IsolatingCore, TextIsolation
 from yaie.engine.step.isolation import Isolation
-from yaie.engine.step.late_stops import stop_checker
-from yaie.engine.step.request_texts import Detokenizers, ShowsStops
+from yaie.engine.step.request_texts import Detokenizers
 from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
 from yaie.worker.build import Drafting, Sizes, make_draft_worker, make_worker, sizes_for
@@ -117,15 +115,14 @@ def build(
     hooks.stages.append(counters)
     hooks.observers.extend(observers)
     executor = StepExecutor(worker, encoder, vocab_size, hooks, isolation)
-    texts = TextIsolation(isolation, scheduler)
-    engine, detokenizers = parts["engine"], Detokenizers(parts, model.tokenizer)
+    engine = parts["engine"]
+    detokenizers = Detokenizers(parts, model.tokenizer)
+    texts = TextIsolation(isolation, scheduler, detokenizers, engine.StopChecker)
     loop: EngineCore = engine.EngineCore(
         scheduler,
         executor,
-        texts.detokenizers(detokenizers.usual, detokenizers.special),
-        texts.stop_checkers(
-            engine.StopChecker, partial(stop_checker, engine.StopChecker), ShowsStops
-        ),
+        texts.detokenizer,
+        texts.stop_checker,
         model.eos_token_ids,
     )
     if overlapped:

@@ -7,12 +7,12 @@ from typing import Any
 
 from yaie.backends.base import Backend
 from yaie.core.contracts import Reply
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError, YaieError
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.core.request import FinishReason, Request
 from yaie.engine.input.processor import Prompt
-from yaie.engine.input.prompt_text import encode_chat
 from yaie.engine.output_router import OutputRouter
 from yaie.models.loader import LoadedModel
 
@@ -82,7 +82,8 @@ class Offline(ABC):
         options: PromptOptions | None = None,
     ) -> list[int]:
         """The prompt of a conversation, by the model's chat template. Raises InvalidRequestError."""
-        return encode_chat(self._model.tokenizer, messages, tools, options)
+        tokenizer = self._model.tokenizer
+        return tokenizer.encode_parts(tokenizer.chat_text(messages, tools, options))
 
     def chat_completion(self, messages: list[Json], **sampling: Any) -> Json:
         """Answer a conversation; returns an OpenAI `chat.completion`."""

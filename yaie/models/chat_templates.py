@@ -1,8 +1,10 @@
-"""The chat templates of a model: which one a conversation is given, and what it makes of it."""
+"""The chat templates of a model: what a conversation may hold, which template it is given, and what that
+makes of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from yaie.core.conversation import ROLES
 from yaie.core.errors import InvalidRequestError
 from yaie.models.bounded_templates import bound_templates
 from yaie.models.template_parts import takes_parts
@@ -68,3 +70,60 @@ class ChatTemplates:
         if template not in self._wants_parts:
             self._wants_parts[template] = takes_parts(template, self.rendered)
         return self._wants_parts[template]
+
+
+def checked_messages(messages: Any, *, as_parts: bool = False) -> list[Json]:
+    """The messages as chat templates expect them: contents are plain text, lists of text parts are
+    joined, and the role `developer` goes by its older name, `system`.
+
+    as_parts: for a template that goes through them; then every content is a list of parts.
+
+    Raises InvalidRequestError naming the message and field that is wrong.
+    """
+    if not isinstance(messages, list) or not messages:
+        raise InvalidRequestError(
+            "messages must be a list of at least one message", param="messages"
+        )
+    return [
+        _checked_message(message, f"messages[{i}]", as_parts) for i, message in enumerate(messages)
+    ]
+
+
+def _checked_message(message: Any, where: str, as_parts: bool) -> Json:
+    if not isinstance(message, dict):
+        raise InvalidRequestError(f"{where} must be an object with role and content", param=where)
+    if message.get("role") not in ROLES:
+        raise InvalidRequestError(
+            f"{where}.role must be one of {', '.join(ROLES)}, got {str(message.get('role'))[:40]!r}",
+            param=f"{where}.role",
+        )
+    role = "system" if message["role"] == "developer" else message["role"]
+    content, calls = message.get("content"), message.get("tool_calls")
+    if calls and (content == "" or (content is None and role == "assistant")):
+        texts = []  # templates print what they are given, and None is no word
+    else:
+        texts = _texts(content, f"{where}.content")
+    parts = [{"type": "text", "text": text} for text in texts]
+    return {**message, "role": role, "content": parts if as_parts else "".join(texts)}
+
+
+def _texts(content: Any, where: str) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    if not isinstance(content, list):
+        raise InvalidRequestError(f"{where} must be a string or a list of text parts", param=where)
+    texts = []
+    for i, part in enumerate(content):
+        if not isinstance(part, dict) or part.get("type") != "text":
+            kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+            raise InvalidRequestError(
+                f"{where}[{i}] is of type {str(kind)[:40]!r}; only text parts are "
+                "supported: this model is served as text only",
+                param=f"{where}[{i}].type",
+            )
+        if not isinstance(part.get("text"), str):
+            raise InvalidRequestError(
+                f"{where}[{i}].text must be a string", param=f"{where}[{i}].text"
+            )
+        texts.append(part["text"])
+    return texts

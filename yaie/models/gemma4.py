@@ -266,7 +266,7 @@ class Gemma4Adapter(ModelAdapter):
             lent[layer.kind] = own[0], self.ops.rms_norm(own[-1], layer.unscaled, self.eps)
         k, v = lent[layer.kind]
         rotation = Rotation(self.ops.rope, positions, *layer.tables, layer.head_norms)
-        return layer.output(attend(index, q, k, v, layer.attention, rotation).flatten(1))
+        return layer.output(attend(index, q, k, v, layer.attention, rotation=rotation).flatten(1))
 
     def _token_inputs(self, token_ids: Tensor, embedded: Tensor) -> Tensor:
         """What each token says to each layer, [T, layers, width]: by a table, and by its embedding."""

@@ -183,7 +183,7 @@ class GptOssAdapter(ModelAdapter):
         parts = layer.qkv(hidden).split(layer.qkv.layout.sizes, dim=1)
         q, k, v = (part.unflatten(1, (-1, self.config.head_dim)) for part in parts)
         rotation = Rotation(self.ops.rope, positions, *self.tables)
-        return layer.output(attend(index, q, k, v, layer.attention, rotation).flatten(1))
+        return layer.output(attend(index, q, k, v, layer.attention, rotation=rotation).flatten(1))
 
     def _feed_forward(self, layer: Layer, hidden: Tensor) -> Tensor:
         choice = best_of(layer.router(hidden), self.config.num_experts_per_tok)

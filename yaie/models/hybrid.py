@@ -329,7 +329,7 @@ class HybridAttention:
         if self._tables is not None:
             rope = self._adapter.ops.rope
             rotation = Rotation(rope, positions, *self._tables, self.norms)
-        return attend(self.index, q, k, v, self.spec, rotation), gate
+        return attend(self.index, q, k, v, self.spec, rotation=rotation), gate
 
 
 def joined(parts: Sequence[Width]) -> Width:

@@ -49,7 +49,7 @@ class LlamaAdapter(DecoderWeights):
             for part in qkv.split(layer.qkv.layout.sizes, dim=1)
         )
         rotation = Rotation(self.ops.rope, positions, *layer.tables, self.head_norms(index))
-        return attend(index, q, k, v, layer.attention, rotation).flatten(1)
+        return attend(index, q, k, v, layer.attention, rotation=rotation).flatten(1)
 
     # ANCHOR_END: forward
 

@@ -74,7 +74,9 @@ class MtpHead(DraftHead):
             for part in layer.qkv(hidden).split(layer.qkv.layout.sizes, dim=1)
         )
         rotation = Rotation(ops.rope, positions, *layer.tables)
-        hidden = layer.output(attend(self.layer, q, k, v, layer.attention, rotation).flatten(1))
+        hidden = layer.output(
+            attend(self.layer, q, k, v, layer.attention, rotation=rotation).flatten(1)
+        )
         hidden, residual = ops.fused_add_rms_norm(hidden, residual, layer.mlp_norm, eps)
         hidden = layer.down(ops.silu_mul(layer.gate_up(hidden)))
         hidden, _ = ops.fused_add_rms_norm(hidden, residual, target.norm, eps)

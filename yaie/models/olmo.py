@@ -82,7 +82,7 @@ class OlmoAdapter(LlamaAdapter):
         q, k = self.ops.rms_norm(q, norms.q, self.eps), self.ops.rms_norm(k, norms.k, self.eps)
         q, k, v = (part.unflatten(1, (-1, self.head_dim)) for part in (q, k, v))
         rotation = Rotation(self.ops.rope, positions, *layer.tables)
-        return attend(index, q, k, v, layer.attention, rotation).flatten(1)
+        return attend(index, q, k, v, layer.attention, rotation=rotation).flatten(1)
 
 
 def _kinds(config: Any) -> list[str]:

@@ -1,13 +1,12 @@
 """`Tokenizer`: text to token ids and back, and chats to prompts."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError
-from yaie.models.chat_templates import ChatTemplates
-from yaie.models.template_parts import in_parts
+from yaie.models.chat_templates import ChatTemplates, Json, checked_messages
 from yaie.models.text_bounds import TextBounds, num_bytes
 from yaie.models.text_encoder import SlowEncoder, in_rust
 from yaie.models.token_text import TokenText
@@ -133,56 +132,49 @@ class Tokenizer(TokenText):
         """Why the model's templates refuse conversations, if they do whatever is in them."""
         return self._templates.without_default
 
-    def wants_parts(self, tools: list[dict[str, Any]] | None = None) -> bool:
-        """Whether the template for a conversation with these tools goes through the parts of contents:
-        those of a message need not be joined. Raises InvalidRequestError as `chat_text` does."""
-        return self.has_chat_template and self._templates.wants_parts(self._templates.chosen(tools))
-
-    def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
-        """Token ids of a conversation: those of its `chat_text`, which takes the same options."""
-        return self.encode_parts(self.chat_text(messages, **options))
+    def apply_chat_template(
+        self, messages: list[Json], *, tools: list[Json] | None = None, **options: Any
+    ) -> list[int]:
+        """Token ids of a conversation. options: of `PromptOptions`."""
+        return self.encode_parts(self.chat_text(messages, tools, PromptOptions(**options)))
 
     def chat_text(
         self,
-        messages: list[dict[str, Any]],
-        *,
-        tools: list[dict[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
-        add_special_tokens: bool = False,
-        variables: Mapping[str, Any] | None = None,
+        messages: list[Json],
+        tools: list[Json] | None = None,
+        options: PromptOptions | None = None,
     ) -> PromptText:
         """A conversation, ready for the assistant's next turn.
 
-        messages: {"role": ..., "content": ...} each; a content is a text, or a list of text parts where
-        the template `wants_parts`. tools: JSON schemas of functions. For the others see
-        `yaie.core.params.PromptOptions`; without a template the variables have no effect.
+        messages: {"role": ..., "content": ...} each, see `checked_messages`. tools: JSON schemas of
+        functions that the model may call. Without a template the variables have no effect.
 
         The model's own Jinja template is rendered in transformers' sandbox. For a model without one see
         `untuned_chat`.
 
-        Raises InvalidRequestError (`messages`) if the template refuses the conversation.
+        Raises InvalidRequestError, with `messages` as its parameter if the template refuses them.
         """
+        options = options or PromptOptions()
         if not self.has_chat_template:
+            messages = checked_messages(messages)
             if self._joins_turns:
-                parts = joined_turns(messages, self.eos_token_id, continue_final_message)
+                parts = joined_turns(messages, self.eos_token_id, options.continue_final_message)
                 return PromptText(parts, add_special_tokens=False)
-            return PromptText([lines_of_turns(messages, add_generation_prompt)])
+            return PromptText([lines_of_turns(messages, options.add_generation_prompt)])
         template = self._templates.chosen(tools)
-        if self._templates.wants_parts(template):
-            messages = in_parts(messages)
+        messages = checked_messages(messages, as_parts=self._templates.wants_parts(template))
         try:
             text = self._templates.rendered(
                 template,
                 messages,
                 tools=tools,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=continue_final_message,
-                **(variables or {}),
+                add_generation_prompt=options.add_generation_prompt,
+                continue_final_message=options.continue_final_message,
+                **options.variables,
             )
         except Exception as error:  # a template is a program: what it raises is up to its author
             raise InvalidRequestError(
                 f"the model's chat template refuses these messages: {first_line(error)}",
                 param="messages",
             ) from error
-        return PromptText([text], add_special_tokens)
+        return PromptText([text], options.add_special_tokens)

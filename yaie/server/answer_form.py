@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.engine.input.grammars.compiler import TOO_LARGE
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS
 from yaie.server.lenient.notes import Notes

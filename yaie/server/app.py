@@ -17,15 +17,14 @@ from yaie.server.dialects.routes import MESSAGE_STREAM, RESPONSE_STREAM, dialect
 from yaie.server.embeddings import embeddings_router
 from yaie.server.health import health_router
 from yaie.server.info import info_router
-from yaie.server.json_route import with_json
 from yaie.server.keys import KeyGuard
 from yaie.server.lenient.notes import IGNORED, MAX_TOKENS
-from yaie.server.limits import BodyLimit, ConcurrencyLimit
 from yaie.server.metrics import metrics_router
 from yaie.server.next_token import next_token_router
 from yaie.server.openapi.document import ABOUT, TAGS, UNKNOWN, UNKNOWN_IF_STRICT, install_document
 from yaie.server.openapi.part import CHAT_STREAM, TEXT_STREAM, described_part
-from yaie.server.request_head import HEADER, Heads, OriginGuard
+from yaie.server.request_body import BodyLimit, with_json
+from yaie.server.request_head import HEADER, ConcurrencyLimit, Heads, OriginGuard
 from yaie.server.service import Service
 from yaie.server.settings import ServerSettings
 from yaie.server.tokens import tokens_router

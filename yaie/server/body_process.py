@@ -18,8 +18,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from yaie.core.constraint import Constraint
 from yaie.core.errors import YaieError
-from yaie.core.params import Constraint
 from yaie.server.lenient.notes import noting
 from yaie.server.lenient.validated import validated
 from yaie.server.wanted import Wanted

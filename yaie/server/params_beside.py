@@ -5,8 +5,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from yaie.core.constraint import ThoughtLimit
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import ThoughtLimit
 from yaie.server.lenient.beside import SOFT_BUDGET
 from yaie.server.tenants import salt_of, tenant
 

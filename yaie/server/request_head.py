@@ -1,7 +1,7 @@
-"""What is left to do with a request's head once h11 has parsed it: its form, how large it may be, a name
-for the request, who may send it, and what stands around the answers below its path.
+"""What is decided by a request's head, once h11 has parsed it: its form, how large it may be, a name for
+the request, who may send it, whether there is room, and what stands around the answers below its path.
 
-Plain ASGI middleware, outside of all other that looks at a path or a method.
+Plain ASGI middleware, see `solutions/api_server/leaving.py` for the reason.
 """
 
 import re
@@ -13,9 +13,13 @@ from uuid import uuid4
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from yaie.engine.background.rejections import Rejection, Rejections
 from yaie.server.allowed import Allowed
 from yaie.server.connections import MAX_HEAD_BYTES
-from yaie.server.limits import Refuse
+from yaie.server.held_bodies import COME_BACK
+
+Refuse = Callable[[int, str, dict[str, str] | None], ASGIApp]
+"""The response with a status, a message and headers."""
 
 HEADER = "X-Request-Id"
 MAX_ID_CHARS = 128
@@ -149,3 +153,36 @@ class OriginGuard:
                 self._known.clear()
             self._known.add(heads)
         await self._app(scope, receive, send)
+
+
+class ConcurrencyLimit:
+    """503 while `limit` requests are in progress. Paths in `exempt` are always answered."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        refuse: Refuse,
+        limit: int,
+        exempt: Collection[str],
+        rejections: Rejections,
+    ) -> None:
+        self._app = app
+        self._refuse = refuse
+        self._limit = limit
+        self._exempt = exempt
+        self._rejections = rejections
+        self._count = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._exempt:
+            await self._app(scope, receive, send)
+        elif self._count >= self._limit:
+            self._rejections[Rejection.MAX_CONCURRENT_REQUESTS] += 1
+            message = f"{self._count} requests are in progress already; try again later."
+            await self._refuse(503, message, COME_BACK)(scope, receive, send)
+        else:
+            self._count += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._count -= 1

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from yaie.core.contracts import Reply
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.engine.background.async_engine import AsyncEngine, Prompt
 from yaie.engine.background.streams import RequestStream
 from yaie.server.answer_form import AnswerForm

@@ -4,12 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool
 from yaie.core.step import DraftStep
 from yaie.models.adapter import ModelAdapter
-from yaie.worker.layout import layout
+from yaie.worker.layout import attend_through, layout
 from yaie.worker.rolling import columns, falling
 from yaie.worker.transfer import on_device
 

@@ -18,14 +18,14 @@ _INTS = ("top_k", "random_seeds")
 class InputBatch:
     """The state of `num_seats` seats, and of one more that no request takes: rows of padding have it.
 
-    nobody: the number of that seat. tables: [num_seats + 1, max_blocks] int32, on the device.
+    nobody: the number of that seat. tables: [num_seats + 1, max_blocks] int32, on the device;
+    host_tables: the same on the host.
     last_tokens: [num_seats + 1] int64, on the device, the token that each seat drew last.
     num_known, num_prompt: [num_seats] int32 on the host, how many tokens control has sent, and how many
     of these are prompt. lives: [num_seats] int64 on the host, how often each seat has changed hands.
     rules: by name, those that some seat asks for.
-
-    Sampling parameters and the number of tokens drawn are on the device: in a run of steps of the same
-    seats only the counters move.
+    floats, ints: [n, num_seats + 1] on the device, the sampling parameters, and as the last of `ints`
+    the number of tokens drawn: in a run of steps of the same seats only that moves.
     """
 
     def __init__(
@@ -41,14 +41,11 @@ class InputBatch:
         self.rules: dict[str, LogitsRule] = {}
         self._vocab_size = vocab_size
         self._device = device
-        self._host_tables = np.zeros((count, max_blocks), dtype=np.int32)
+        self.host_tables = np.zeros((count, max_blocks), dtype=np.int32)
         self._tokens: list[NDArray[np.int32]] = [np.empty(0, dtype=np.int32)] * num_seats
-        self._floats = torch.zeros(len(_FLOATS), count, device=device)
-        self._ints = torch.zeros(len(_INTS) + 1, count, dtype=torch.int64, device=device)
-        self._steps = self._ints[-1]
-        self._ones = torch.ones(count, device=device)
-        self._zeros = torch.zeros(count, device=device)
-        self._int_zeros = torch.zeros(count, dtype=torch.int64, device=device)
+        self.floats = torch.zeros(len(_FLOATS), count, device=device)
+        self.ints = torch.zeros(len(_INTS) + 1, count, dtype=torch.int64, device=device)
+        self._steps = self.ints[-1]
         self._one = torch.ones(1, dtype=torch.int64, device=device)
         self._temperatures = np.zeros(count, np.float32)
         self._filters = np.zeros((3, count), np.bool_)  # top-k, top-p, min-p
@@ -68,8 +65,8 @@ class InputBatch:
         index = on_device(seats.astype(np.int64), self._device)
         floats = np.stack([getattr(new, name) for name in _FLOATS])
         ints = np.stack([*(getattr(new, name) for name in _INTS), new.steps])
-        self._floats.index_copy_(1, index, on_device(floats, self._device))
-        self._ints.index_copy_(1, index, on_device(ints, self._device))
+        self.floats.index_copy_(1, index, on_device(floats, self._device))
+        self.ints.index_copy_(1, index, on_device(ints, self._device))
         self._temperatures[seats] = new.temperature
         self._filters[:, seats] = new.top_k > 0, new.top_p != 1, new.min_p != 0
         self._is_plain[seats] = ~self._filters[:, seats].any(0)
@@ -81,14 +78,7 @@ class InputBatch:
 
     def note_blocks(self, step: StepInput) -> None:
         """Enter the new blocks of a step into the tables on the host."""
-        self._host_tables[step.table_seats, step.table_columns] = step.table_blocks
-
-    def slots(self, seats: Ints, positions: Ints, block_size: int) -> Ints:
-        """[n] int32: where in the pool the tokens at these positions [n] of these seats [n] lie, as
-        `KVPool.slot_mapping` counts."""
-        columns, offsets = np.divmod(positions, block_size)
-        slots: Ints = self._host_tables[seats, columns] * block_size + offsets
-        return slots
+        self.host_tables[step.table_seats, step.table_columns] = step.table_blocks
 
     def extend_tables(self, step: StepInput) -> None:
         """Enter the new blocks of a step into the tables on the device."""
@@ -104,24 +94,6 @@ class InputBatch:
     def is_plain(self, seats: Ints) -> bool:
         """Whether temperature and seed are all that these seats ask for."""
         return bool(self._is_plain[seats].all())
-
-    def plain_batch(self, index: Tensor) -> SamplingBatch:
-        """What the sampler gets for plain seats [n] int64. Its flags are always the same: graphs replay
-        it."""
-        n = len(index)
-        _, seeds, steps = self._ints.index_select(1, index)
-        return SamplingBatch(
-            temperature=self._floats[0].index_select(0, index),
-            top_k=self._int_zeros[:n],
-            top_p=self._ones[:n],
-            min_p=self._zeros[:n],
-            seeds=seeds,
-            steps=steps,
-            all_greedy=False,
-            any_top_k=False,
-            any_top_p=False,
-            any_min_p=False,
-        )
 
     def rows(self, seats: Ints) -> Rows:
         """The rows of these seats, in order."""
@@ -157,8 +129,8 @@ class InputBatch:
         return Rows(order, index, self._batch(index, seats), rules)
 
     def _batch(self, index: Tensor, seats: Ints) -> SamplingBatch:
-        floats = dict(zip(_FLOATS, self._floats.index_select(1, index), strict=True))
-        top_k, seeds, steps = self._ints.index_select(1, index)
+        floats = dict(zip(_FLOATS, self.floats.index_select(1, index), strict=True))
+        top_k, seeds, steps = self.ints.index_select(1, index)
         any_top_k, any_top_p, any_min_p = np.any(self._filters[:, seats], axis=1).tolist()
         return SamplingBatch(
             **floats,

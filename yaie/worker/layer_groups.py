@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import BatchAttention, KVPool
 from yaie.core.step import StepInput
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.input_batch import InputBatch
-from yaie.worker.layout import lay_out
+from yaie.worker.layout import attend_through, lay_out
 from yaie.worker.transfer import on_device
 from yaie.worker.worker import Worker
 

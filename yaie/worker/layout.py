@@ -1,11 +1,14 @@
 """Lays the tokens of sequences side by side: what the model and its attention are given."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from yaie.core.batch import AttentionBatch
-from yaie.core.contracts import KVPool
+from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
+from yaie.core.contracts import Attend, KVPool
 from yaie.core.step import Ints, StepInput
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.transfer import to_device
@@ -53,6 +56,28 @@ def lay_out(step: StepInput, kept: InputBatch, pool: KVPool) -> tuple[Tensor, At
     if step.num_tokens[-1] == 1 and (step.starts >= kept.num_known[step.seats]).all():
         return kept.last_tokens[index], batch  # each token is one that was drawn
     return _tokens(step, kept), batch
+
+
+def attend_through(attention: Any, plan: Any) -> Attend:
+    """What a model calls in each layer: attention that takes the rotation along, or any other."""
+    if getattr(attention, "takes_rotation", False):
+        return partial(attention.run, plan=plan)
+
+    def attend(
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        spec: AttentionSpec,
+        *,
+        rotation: Rotation | None = None,
+    ) -> Tensor:
+        if rotation is not None:
+            q, k = rotation.apply(q, k)
+        attended: Tensor = attention.run(layer, q, k, v, spec, plan)
+        return attended
+
+    return attend
 
 
 def _tokens(step: StepInput, kept: InputBatch) -> Tensor:

@@ -1,24 +1,23 @@
 """What padded steps run on: a worker's model, sampler and batch, as lab 17 sees them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attend import attend_through
-from yaie.core.batch import AttentionBatch
+from yaie.core.batch import AttentionBatch, SamplingBatch
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.step import Ints, StepInput
 from yaie.models.adapter import ModelAdapter
 from yaie.worker.input_batch import InputBatch
-from yaie.worker.layout import sent_tokens
+from yaie.worker.layout import attend_through, sent_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PaddedMachine:
     """See `yaie.core.contracts.graphs.StepMachine`, and `Worker`. max_model_len: a bound on the keys of
-    every sequence."""
+    every sequence. zeros, ones, int_zeros: [seats], filters that are off."""
 
     adapter: ModelAdapter
     attention: BatchAttention
@@ -28,6 +27,15 @@ class PaddedMachine:
     batch: InputBatch
     max_model_len: int
     device: torch.device
+    zeros: Tensor = field(init=False)
+    ones: Tensor = field(init=False)
+    int_zeros: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = self.batch.nobody + 1
+        self.zeros = torch.zeros(count, device=self.device)
+        self.ones = torch.ones(count, device=self.device)
+        self.int_zeros = torch.zeros(count, dtype=torch.int64, device=self.device)
 
     @property
     def nobody(self) -> int:
@@ -54,7 +62,9 @@ class PaddedMachine:
         seats = step.seats
         if len(positions := step.positions) > len(seats):
             seats = seats.repeat(step.num_tokens)
-        return self.batch.slots(seats, positions, self.pool.block_size)
+        columns, offsets = np.divmod(positions, self.pool.block_size)
+        slots: Ints = self.batch.host_tables[seats, columns] * self.pool.block_size + offsets
+        return slots
 
     def token_ids(self, step: StepInput) -> Ints:
         """See the contract."""
@@ -80,8 +90,21 @@ class PaddedMachine:
 
     def sample(self, logits: Tensor, seats: Tensor) -> Tensor:
         """See the contract. By each seat's temperature and seed alone: no flag tells who is there."""
-        sampler = self.split_sampler or self.sampler
-        return sampler.sample(logits, self.batch.plain_batch(seats))
+        n, sampler = len(seats), self.split_sampler or self.sampler
+        _, seeds, steps = self.batch.ints.index_select(1, seats)
+        batch = SamplingBatch(
+            temperature=self.batch.floats[0].index_select(0, seats),
+            top_k=self.int_zeros[:n],
+            top_p=self.ones[:n],
+            min_p=self.zeros[:n],
+            seeds=seeds,
+            steps=steps,
+            all_greedy=False,
+            any_top_k=False,
+            any_top_p=False,
+            any_min_p=False,
+        )
+        return sampler.sample(logits, batch)
 
     def count_draws(self, seats: Tensor) -> None:
         """See the contract."""

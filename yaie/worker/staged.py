@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attend import attend_through
 from yaie.core.contracts.ranks import Transfer
 from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.adapter import ModelAdapter
 from yaie.models.whole import Passing
 from yaie.worker.drafts import DraftRows, as_tensor
-from yaie.worker.layout import lay_out
+from yaie.worker.layout import attend_through, lay_out
 from yaie.worker.replaying import Begun
 from yaie.worker.row_order import pick, put_together
 from yaie.worker.rows import Rows

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch, AttentionSpec, Rotation
 from yaie.core.contracts import Attend
 from yaie.core.contracts.graphs import GraphRunner
@@ -27,7 +26,7 @@ from yaie.core.contracts.rollback import Rollback
 from yaie.core.contracts.states import StateBatch, StateOps, StatePool, StepStates
 from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.adapter import ModelAdapter
-from yaie.worker.layout import lay_out
+from yaie.worker.layout import attend_through, lay_out
 from yaie.worker.padded import PaddedMachine
 from yaie.worker.replaying import Begun
 from yaie.worker.row_order import RowOrder
@@ -56,7 +55,7 @@ class AttendWithStates:
         spec: AttentionSpec,
         rotation: Rotation | None = None,
     ) -> Tensor:
-        return self._attend(layer, q, k, v, spec, rotation)
+        return self._attend(layer, q, k, v, spec, rotation=rotation)
 
 
 class StatefulWorker(Worker):

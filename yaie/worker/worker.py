@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yaie.backends.attend import attend_through
 from yaie.core.contracts import BatchAttention, KVPool, Sampler
 from yaie.core.contracts.drafting import Accepted
 from yaie.core.contracts.graphs import MakeToHost, ToHost
@@ -18,7 +17,7 @@ from yaie.models.adapter import ModelAdapter
 from yaie.worker.blocks import move_blocks, store, taken
 from yaie.worker.drafts import DraftRows
 from yaie.worker.input_batch import InputBatch
-from yaie.worker.layout import lay_out
+from yaie.worker.layout import attend_through, lay_out
 from yaie.worker.readouts import READOUTS
 from yaie.worker.readouts.base import Computed, MakeReadout, Readout
 from yaie.worker.replaying import Begun, Replaying

@@ -7,7 +7,8 @@ from types import ModuleType
 
 from grader.kit.in_engine.runs import GREEDY, LONG, PROMPTS, Trial, expect_the_same_tokens
 from grader.kit.in_engine.shallow import rounded_tutor, shallow_tutor
-from yaie.core.params import Constraint, SamplingParams
+from yaie.core.constraint import Constraint
+from yaie.core.params import SamplingParams
 from yaie.demos.hybrid import tiny_hybrid
 from yaie.models.hub import HYBRID
 

@@ -9,7 +9,8 @@ from typing import Any
 from grader.kit import expect
 from grader.kit.expect import claiming
 from yaie.core.batch import ScheduledRequest, StepOutcome, StepPlan
-from yaie.core.request import FailureKind, FinishReason, Request, TokenLogprob
+from yaie.core.logprobs import TokenLogprob
+from yaie.core.request import FailureKind, FinishReason, Request
 
 EOS = 256
 NAN = -1

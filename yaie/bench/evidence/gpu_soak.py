@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from yaie.bench.report import save
-from yaie.core.params import Constraint, SamplingParams
+from yaie.core.constraint import Constraint
+from yaie.core.params import SamplingParams
 from yaie.engine.llm_engine import LLMEngine
 
 WISHES: list[dict[str, Any]] = [

@@ -74,6 +74,7 @@ class Attend(Protocol):
         k: "Tensor",
         v: "Tensor",
         spec: "AttentionSpec",
+        *,
         rotation: "Rotation | None" = None,
     ) -> "Tensor":
         """q [T, heads, d]; k, v [T, kv_heads, d]. Returns [T, heads, d].

@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from yaie.core.conversation import PromptOptions
     from yaie.core.errors import InvalidRequestError
     from yaie.core.output import RequestOutput, Submitted
-    from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.params import SamplingParams
 
 
 # ANCHOR: api_server

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from yaie.core.batch import ScheduledRequest
-from yaie.core.request import TokenLogprob
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.step import Arrays
 from yaie.core.told import entries
 from yaie.engine.asks.arrays import ints

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from yaie.core.batch import ScheduledRequest
-from yaie.core.request import TokenLogprob
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.step import Arrays
 from yaie.engine.asks.arrays import ints
 from yaie.engine.asks.base import Ask

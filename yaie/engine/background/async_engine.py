@@ -19,9 +19,10 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import EngineOverloadedError, EngineUnavailableError
 from yaie.core.output import RequestOutput
-from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.engine.background import messages
 from yaie.engine.background.engine_life import LOADING, BackgroundEngine, EngineState, settle
 from yaie.engine.background.prompts import Prompt as Prompt

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from yaie.core.conversation import PromptOptions
 from yaie.core.errors import InvalidRequestError, plain
-from yaie.core.params import PromptOptions, SamplingParams
+from yaie.core.params import SamplingParams
 from yaie.engine.info import EngineInfo
 from yaie.engine.input.beyond_text import check_answer_size
 from yaie.engine.input.long_prompts import check_chat, check_text, encode_long, fitting
-from yaie.engine.input.prompt_text import encode_short_chat
 from yaie.models.tokenizer import PromptText, Tokenizer
 from yaie.system.thread_niceness import step_back
 
@@ -128,7 +128,7 @@ class Prompts:
     ) -> list[int]:
         """The prompt of a conversation. max_model_len: None for one that is only counted and may have
         MAX_WHOLE characters. Raises InvalidRequestError or ContextLengthError."""
-        prompt = await self.run(encode_short_chat, tokenizer, messages, tools, options)
+        prompt = await self.run(_encode_short_chat, tokenizer, messages, tools, options)
         if not isinstance(prompt, PromptText):
             return prompt
         if max_model_len is not None:
@@ -179,3 +179,14 @@ class Prompts:
         limits = info.max_model_len, info.text_tokens
         text = await self.run(check_text, tokenizer, text, params, *limits)
         return fitting(await self.encode(tokenizer, text), params, info.max_model_len)
+
+
+def _encode_short_chat(
+    tokenizer: Tokenizer,
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    options: PromptOptions | None,
+) -> list[int] | PromptText:
+    """A prompt that takes long is left to be tokenized."""
+    text = tokenizer.chat_text(messages, tools, options)
+    return text if text.is_long else tokenizer.encode_parts(text)

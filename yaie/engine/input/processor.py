@@ -15,10 +15,8 @@ from yaie.engine.input.beyond_text import (
     check_named_tokens,
 )
 from yaie.engine.input.grammars.compiler import Grammars
-from yaie.engine.input.grammars.matchers import Matcher
 from yaie.engine.input.limits import resolve_max_tokens, truncated
-from yaie.engine.input.narrowing import narrowings
-from yaie.engine.input.narrowing.narrowed import NarrowedMatcher
+from yaie.engine.input.narrowing import matcher
 from yaie.engine.input.salts import check_salts
 from yaie.models.loader import LoadedModel
 from yaie.parts import Parts
@@ -132,17 +130,10 @@ class InputProcessor:
                 arrival_time=arrival_time,
             )
             if params.constraint is not None or params.bad_words or params.thought is not None:
-                request.matcher = self._matcher(request)
+                enders = sorted(self._eos_token_ids)
+                request.matcher = matcher(request, self._grammars, self._tokenizer, enders)
             requests.append(request)
         return requests
-
-    def _matcher(self, request: Request) -> Matcher | NarrowedMatcher | None:
-        """What says in each step which tokens may come next, where not all of them may."""
-        grammar = self._grammars.matcher(request) if request.params.constraint is not None else None
-        if not request.params.bad_words and request.params.thought is None:
-            return grammar
-        wanted = narrowings(request, self._tokenizer)
-        return NarrowedMatcher(request, wanted, sorted(self._eos_token_ids), grammar)
 
 
 def check_prompt(token_ids: list[int], vocab_size: int) -> None:

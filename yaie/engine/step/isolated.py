@@ -4,56 +4,50 @@ See `isolation.py` for what else concerns a single request.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.contracts import Detokenizer, EngineCore, Scheduler, StopChecker
 from yaie.core.output import RequestOutput
 from yaie.core.request import FinishReason, Request
 from yaie.engine.step.isolation import Isolation
+from yaie.engine.step.late_stops import stop_checker
+from yaie.engine.step.request_texts import Detokenizers, ShowsStops
 
 
 class TextIsolation:
-    """Detokenizers and stop checkers whose errors end their own request. Made while a request is added,
-    which is when lab 7's core asks for them."""
+    """Makes detokenizers and stop checkers whose errors end their own request: while it is added, which
+    is when lab 7's core asks for them."""
 
-    def __init__(self, isolation: Isolation, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        isolation: Isolation,
+        scheduler: Scheduler,
+        detokenizers: Detokenizers,
+        make_checker: Callable[[Sequence[str]], StopChecker],
+    ) -> None:
+        """make_checker: lab 7's."""
         self.request: Request | None = None  # that is being added
         self._isolation = isolation
         self._scheduler = scheduler
+        self._detokenizers = detokenizers
+        self._make_checker = make_checker
 
-    def detokenizers(
-        self, make: Callable[[], Detokenizer], special: Callable[[Request], Detokenizer]
-    ) -> Callable[[], Detokenizer]:
-        """What makes them, of what makes the part's own. special: makes that of a request whose text is
-        to have more than usual."""
+    def detokenizer(self) -> Detokenizer:
+        """That of the request."""
+        request = self.request
+        assert request is not None, "a request is added through IsolatingCore"
+        params, made = request.params, self._detokenizers
+        is_usual = params.skip_special_tokens and not params.include_stop_str_in_output
+        return IsolatedText(made.usual() if is_usual else made.special(request), "", request, self)
 
-        def made() -> Detokenizer:
-            request = self.request
-            assert request is not None, "a request is added through IsolatingCore"
-            params = request.params
-            is_usual = params.skip_special_tokens and not params.include_stop_str_in_output
-            return IsolatedDetokenizer(make() if is_usual else special(request), request, self)
-
-        return made
-
-    def stop_checkers(
-        self,
-        make: Callable[[Sequence[str]], StopChecker],
-        late: Callable[[Sequence[str], int], StopChecker],
-        special: Callable[[StopChecker], StopChecker],
-    ) -> Callable[..., StopChecker]:
-        """Likewise. late: makes that of a request with `min_tokens`. special: stands around that of a
-        request whose text is to have more than usual."""
-
-        def made(stops: Sequence[str], min_tokens: int = 0) -> StopChecker:
-            request = self.request
-            assert request is not None
-            own = late(stops, min_tokens) if min_tokens else make(stops)
-            if request.params.include_stop_str_in_output:
-                own = special(own)
-            return IsolatedStopChecker(own, request, self)
-
-        return made
+    def stop_checker(self, stops: Sequence[str], min_tokens: int = 0) -> StopChecker:
+        """Likewise."""
+        assert self.request is not None
+        make = self._make_checker
+        own = stop_checker(make, stops, min_tokens) if min_tokens else make(stops)
+        if self.request.params.include_stop_str_in_output:
+            own = ShowsStops(own)
+        return IsolatedText(own, ("", None), self.request, self)
 
     def fail(self, request: Request, error: BaseException) -> None:
         """It ends here, before the core can: should this be its last token, nothing of it is filed."""
@@ -61,62 +55,38 @@ class TextIsolation:
         self._scheduler.finish(request, FinishReason.ERROR)
 
 
-class IsolatedDetokenizer:
-    """See `yaie.core.contracts.Detokenizer`."""
+class IsolatedText:
+    """A detokenizer or a stop checker: see `yaie.core.contracts`."""
 
-    __slots__ = ("_own", "_request", "_texts")
+    __slots__ = ("_nothing", "_own", "_request", "_texts")
 
-    def __init__(self, own: Detokenizer, request: Request, texts: TextIsolation) -> None:
+    def __init__(self, own: Any, nothing: Any, request: Request, texts: TextIsolation) -> None:
+        """nothing: what `push` returns where the own one raises."""
         self._own = own
+        self._nothing = nothing
         self._request = request
         self._texts = texts
 
-    def push(self, token_id: int) -> str:
+    def push(self, piece: Any) -> Any:
         """See the contract."""
         try:
-            return self._own.push(token_id)
+            return self._own.push(piece)
         except BaseException as error:  # noqa: BLE001, see NOT_THE_REQUESTS
             self._texts.fail(self._request, error)
-            return ""
+            return self._nothing
 
     def flush(self) -> str:
         """See the contract."""
         try:
-            return self._own.flush()
+            text: str = self._own.flush()
         except BaseException as error:  # noqa: BLE001
             self._texts.fail(self._request, error)
             return ""
-
-
-class IsolatedStopChecker:
-    """See `yaie.core.contracts.StopChecker`."""
-
-    __slots__ = ("_own", "_request", "_texts")
-
-    def __init__(self, own: StopChecker, request: Request, texts: TextIsolation) -> None:
-        self._own = own
-        self._request = request
-        self._texts = texts
-
-    def push(self, text: str) -> tuple[str, str | None]:
-        """See the contract."""
-        try:
-            return self._own.push(text)
-        except BaseException as error:  # noqa: BLE001, see NOT_THE_REQUESTS
-            self._texts.fail(self._request, error)
-            return "", None
-
-    def flush(self) -> str:
-        """See the contract."""
-        try:
-            return self._own.flush()
-        except BaseException as error:  # noqa: BLE001
-            self._texts.fail(self._request, error)
-            return ""
+        return text
 
 
 class IsolatingCore:
-    """See `yaie.core.contracts.EngineCore`: a step loop, behind whose steps failed requests end.
+    """A step loop (see `yaie.core.contracts.EngineCore`), behind whose steps failed requests end.
 
     inner: lab 7's loop, or the overlapped one.
     """
@@ -150,10 +120,6 @@ class IsolatingCore:
     def abort(self, request_id: str) -> bool:
         """See the contract."""
         return self.inner.abort(request_id)
-
-    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
-        """See the contract."""
-        return self.inner.take(plan, outcome)
 
     def step(self) -> list[RequestOutput]:
         """See the contract."""

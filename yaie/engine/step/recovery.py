@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from yaie.core.batch import KVLayerSpec, StepOutcome, StepPlan
+from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
 from yaie.core.contracts import (
     BlockManager,
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class RecoveringMachine:
-    """A Machine, and the EngineCore of that machine, whose failures end requests.
+    """A Machine, and the step loop of that machine, whose failures end requests.
 
     It remembers the requests that it owes an end, whatever the step loop inside forgets.
     """
@@ -126,7 +126,7 @@ class RecoveringMachine:
         """See `KVCacheManager`. Raises PartError."""
         return self._guarded(lambda: self._machine.reset_prefix_cache())
 
-    # --- as an EngineCore ---
+    # --- as a step loop ---
 
     @property
     def has_work(self) -> bool:
@@ -145,10 +145,6 @@ class RecoveringMachine:
         with suppress(PartError):  # this request is over all the same
             self._guarded(lambda: self._machine.core.abort(request_id))
         return True
-
-    def take(self, plan: StepPlan, outcome: StepOutcome) -> list[RequestOutput]:
-        """See the contract."""
-        return self._machine.core.take(plan, outcome)
 
     def step(self) -> list[RequestOutput]:
         """One step, or the last outputs of the requests that a failure has ended since the last one."""

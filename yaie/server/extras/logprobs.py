@@ -9,8 +9,8 @@ import codecs
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.request import TokenLogprob
 from yaie.server.extras.step import Json, Step
 from yaie.server.lenient.notes import beside
 from yaie.system.json_slices import Rows, Turns, free

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from yaie.core.logprobs import TokenLogprob
 from yaie.core.output import RequestOutput, Submitted
-from yaie.core.request import TokenLogprob
 from yaie.server.extras.logprobs import finite
 from yaie.server.extras.step import Json, Step
 from yaie.system.json_slices import Rows, free

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from yaie.core.constraint import Constraint, ThoughtLimit
 from yaie.core.output import RequestOutput
-from yaie.core.params import Constraint, ThoughtLimit
 from yaie.engine.input.grammars.compiler import WHITESPACE
 from yaie.engine.input.grammars.gbnf import lark_of
 

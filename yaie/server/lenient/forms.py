@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
 from yaie.core.fields import plain
-from yaie.core.params import Constraint
 from yaie.engine.input.grammars.gbnf import MOST_LEVELS, MOST_RULES, RULE, UNFORCED, num_levels
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, MOST_CONSTANT
 from yaie.server.lenient.notes import ask

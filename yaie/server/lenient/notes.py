@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from yaie.core.params import Constraint
+from yaie.core.constraint import Constraint
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from yaie.core.params import Constraint
+from yaie.core.constraint import Constraint
 from yaie.engine.input.grammars.compiler import WHITESPACE
 from yaie.engine.input.grammars.gbnf import UNFORCED
 from yaie.engine.input.grammars.schema_limits import MOST_CHARS, MOST_CONSTANT

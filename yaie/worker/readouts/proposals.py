@@ -5,14 +5,13 @@ import time
 import numpy as np
 from torch import Tensor
 
-from yaie.backends.attend import attend_through
 from yaie.core.batch import AttentionBatch
 from yaie.core.contracts import BatchAttention, KVPool
 from yaie.core.contracts.drafting import KeptOf
 from yaie.core.step import Ints, StepInput, StepResult
 from yaie.models.draft_head import DraftHead
 from yaie.worker.input_batch import InputBatch
-from yaie.worker.layout import layout
+from yaie.worker.layout import attend_through, layout
 from yaie.worker.readouts.base import Computed, Readout
 from yaie.worker.rolling import columns, falling
 from yaie.worker.transfer import on_device

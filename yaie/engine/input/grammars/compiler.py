@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint
 from yaie.core.request import Request
 from yaie.engine.input.grammars.gbnf import lark_of
 from yaie.engine.input.grammars.matchers import (

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from yaie.core.constraint import Constraint
 from yaie.core.contracts import constraining
 from yaie.core.errors import PartError, UnsupportedSchemaError
-from yaie.core.params import Constraint
 from yaie.engine.input.grammars import work_clock
 from yaie.engine.input.grammars.grammar_size import GrammarSize, size_of
 from yaie.engine.input.grammars.matchers import (

@@ -12,8 +12,8 @@ from math import lcm
 from typing import Any
 from urllib.parse import unquote
 
+from yaie.core.constraint import Constraint
 from yaie.core.errors import InvalidRequestError
-from yaie.core.params import Constraint
 
 PARAM = "response_format"
 NAMES = {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 
-from yaie.core.params import ThoughtLimit
+from yaie.core.constraint import ThoughtLimit
 from yaie.engine.input.grammars.matchers import Bits
 from yaie.engine.input.narrowing.base import keep_only
 from yaie.models.tokenizer import Tokenizer
