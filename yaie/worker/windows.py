@@ -43,15 +43,16 @@ class Held:
         """Blocks that a request holds behind the tokens that steps compute, at most."""
         return min(self.whole, -(-(self.window - 1) // self.block_size) + 1 + GATHERED)
 
-    def told(self, bytes_per_block: int) -> str:
-        """In words, for the start; of a model all of whose layers have a window, or with `kept`."""
+    def told(self, bytes_per_block: int, where: str = "") -> str:
+        """In words, for the start; of a model all of whose layers have a window, or with `kept`. where:
+        on which rank a block takes so much, if there are several."""
         if self.kept:
             return f"{self.window:,} keys a query{self._where}; all blocks are kept: {self.kept}"
         mib = bytes_per_block / 2**20
         return (
             f"{self.window:,} keys a query: blocks behind them go back, and a request holds at most "
-            f"{self.most:,} ({self.most * mib:,.1f} MiB) of the {self.whole:,} "
-            f"({self.whole * mib:,.1f} MiB) of the longest text"
+            f"{self.most:,} ({self.most * mib:,.1f} MiB{where}) of the {self.whole:,} "
+            f"({self.whole * mib:,.1f} MiB{where}) of the longest text"
         )
 
     def told_of_groups(self, full: tuple[int, int], windowed: tuple[int, int]) -> str:
