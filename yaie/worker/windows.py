@@ -5,6 +5,7 @@ window, a request holds its window and what steps compute, and a text may be lon
 some layers see all of a text, each of the two groups of layers has blocks of its own.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from yaie.core.config import EngineConfig
@@ -75,6 +76,20 @@ class Held:
         if not self.full:
             return ""
         return f" in {len(self.windowed)} of {len(self.full) + len(self.windowed)} layers"
+
+    def usages(self, cache: Mapping[str, int]) -> dict[str, float]:
+        """Shares of blocks that requests use, where there are two groups: of the layers that see all of
+        a text, of those with a window, and, as kv_usage, of the fuller ones, which a request waits for.
+
+        cache: `GroupedCache.stats`.
+        """
+        if not self.full:
+            return {}
+        behind, total = cache["windowed_used_blocks"], cache["windowed_total_blocks"]
+        windowed = behind / total
+        full = (cache["used_blocks"] - behind) / (cache["total_blocks"] - total)
+        kv_usage = max(full, windowed)
+        return {"kv_usage": kv_usage, "full_kv_usage": full, "windowed_kv_usage": windowed}
 
     def first_seen(self, position: int) -> int:
         """The first block of a text that a token at this position sees."""
