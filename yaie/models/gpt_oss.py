@@ -71,8 +71,9 @@ class GptOssAdapter(ModelAdapter):
         max_length: int,
         packing: "BlockPacking | None" = None,
     ) -> None:
-        """packing: for experts that stay in blocks of four bits."""
-        super().__init__(config, ops, dtype, device, max_length)
+        """packing: for experts that stay in blocks of four bits, and for all that stays in a GGUF's."""
+        in_file = packing is not None and packing.format.method == "gguf"
+        super().__init__(config, ops, dtype, device, max_length, packing if in_file else None)
         self._blocks = None if packing is None else packing.products
         self.eps = config.rms_norm_eps
         # Configurations of before transformers 5.20 do not have both numbers.
@@ -132,10 +133,10 @@ class GptOssAdapter(ModelAdapter):
         sinks = self.empty(heads)
         return Layer(
             norm=self.empty(hidden),
-            qkv=self.linear(stacked(hidden, [query, key, key], bias=bias)),
+            qkv=self.layer_linear(stacked(hidden, [query, key, key], bias=bias)),
             sinks=sinks,
             attention=AttentionSpec(dim**-0.5, self.window(index), sinks=sinks),
-            output=self.linear(whole(query, hidden, bias=bias)),
+            output=self.layer_linear(whole(query, hidden, bias=bias)),
             mlp_norm=self.empty(hidden),
             router=self.linear(whole(hidden, config.num_local_experts, bias=True)),
             gate_up=self._experts(hidden, 2 * inner),
@@ -147,6 +148,10 @@ class GptOssAdapter(ModelAdapter):
         bias = self.empty(count, outputs)
         if self._blocks is None:
             return PlainExperts(self.empty(count, inputs, outputs), bias)
+        if self.packing is not None:
+            from yaie.models.gguf.experts import FileExperts
+
+            return FileExperts(inputs, bias, self._blocks)
         from yaie.models.mxfp4 import BlockExperts
 
         return BlockExperts(inputs, bias, self._blocks)

@@ -321,7 +321,8 @@ class ModelLoader:
         if blocks is None or self._format is not None:
             return None
         if not self._multiplies_out:
-            return blocks() if is_gguf_list(files) and self._kind.takes_packed else None
+            takes_blocks = self._kind.takes_packed or self._kind.takes_mxfp4
+            return blocks() if is_gguf_list(files) and takes_blocks else None
         from yaie.models.mxfp4 import BLOCKS, GGML
 
         has_some = any(name.endswith(BLOCKS) for name in names)
@@ -341,7 +342,8 @@ class ModelLoader:
             if gemm is not None:
                 from yaie.models.schemes.blocks import BlockPacking
 
-                more["packing"] = BlockPacking(gemm)
+                method = "mxfp4" if self._multiplies_out else "gguf"
+                more["packing"] = BlockPacking(gemm, PackedFormat(method, 0))
             return self._kind(*how, **more)
         if products is None:
             raise ModelError(
