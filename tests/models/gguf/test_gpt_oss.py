@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from torch import Tensor
 
 from tests.engine.exact import Case, assert_empty, case_of, outputs, run
 from tests.models.gguf.tiny_ggufs import CONTROL, NORMAL, write_gguf
-from tests.models.test_adapters import assert_same_logits, load
+from tests.models.sharded import load as load_part
+from tests.models.sharded import on_all, shards
+from tests.models.test_adapters import (
+    assert_same_logits,
+    load,
+    logits_in_two_chunks,
+    random_sequences,
+)
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.backends.cpu import build
@@ -25,6 +33,7 @@ from yaie.models.gguf.config import generation_values
 from yaie.models.gguf.experts import FileExperts
 from yaie.models.gpt_oss import GptOssAdapter
 from yaie.models.schemes.blocks import BlockScheme
+from yaie.models.shard import Shard
 
 Kinds = dict[str, Type]
 """Of a layer's experts: by `gate`, `up` and `down`."""
@@ -130,6 +139,20 @@ def test_it_is_held_as_small_as_in_the_file(case: Case) -> None:
     others = layers * hidden * (2 * heads + 2 * 16)
     saved = expert_weights * 4 - expert_weights // 32 * 17 + others * 4 - others // 32 * 34
     assert plain.weight_bytes - packed.weight_bytes == saved
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks_multiply_out_their_parts(case: Case, size: int) -> None:
+    sequences = random_sequences((1, 17, 33))
+    expected = torch.cat(logits_in_two_chunks(load(case.folder).adapter, sequences))
+
+    def rank(shard: Shard) -> Tensor:
+        adapter = load_part(case.folder, shard)
+        assert is_in_blocks(adapter) == (False, False)
+        return torch.cat(logits_in_two_chunks(adapter, sequences))
+
+    found = on_all([partial(rank, shard) for shard in shards(size, 1)])
+    torch.testing.assert_close(found[0], expected, atol=2e-4, rtol=1e-4)
 
 
 @needs_cpp
