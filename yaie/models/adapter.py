@@ -153,6 +153,11 @@ class ModelAdapter(ABC):
         return name.removeprefix(cls.checkpoint_prefix)
 
     @classmethod
+    def packs(cls, config: Any) -> bool:
+        """Whether the products of such a model's layers may be packed."""
+        return cls.takes_packed
+
+    @classmethod
     def inner_features(cls, config: Any) -> int:
         """Width of a feed-forward layer between its two products."""
         width: int = config.intermediate_size
