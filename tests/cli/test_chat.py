@@ -338,6 +338,16 @@ def test_stats_say_when_fewer_threads_compute(capsys: pytest.CaptureFixture[str]
         assert ("threads      1 of 2: other programs keep the cores busy" in said) is told
 
 
+def test_stats_say_how_full_each_group_of_layers_is(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("prompt_tokens", "cached_tokens", "output_tokens", "tokens_per_second", "first_token")
+    answered: Any = SimpleNamespace(stats=SimpleNamespace(**dict.fromkeys(names, 0)))
+    chat._show_stats(answered, {"kv_usage": 0.5, "full_kv_usage": 0.25, "windowed_kv_usage": 0.5})
+    assert (
+        "KV pool      50.0% in use: 25.0% where layers see all of a text, 50.0% where they have a "
+        "window\n"
+    ) in capsys.readouterr().out
+
+
 def test_stats_count_drafts_where_the_engine_guesses(yaie: Yaie, tiny_folder: str) -> None:
     lines = "one two one two one two\n/stats\n"
     options = ["--max-tokens", "8", "--temperature", "0"]

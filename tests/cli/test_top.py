@@ -95,6 +95,17 @@ def test_fewer_threads_beside_other_programs_are_told() -> None:
     assert "1 of 2 threads, as other programs keep the cores busy" in console.export_text()
 
 
+def test_usage_is_told_by_group_where_some_layers_have_a_window() -> None:
+    shown = seen("four.jsonl", 3)
+    stats = {"kv_usage": 0.41, "hit_rate": 0.0, "full_kv_usage": 0.41, "windowed_kv_usage": 0.125}
+    shown.take({"kind": "snapshot", "stats": stats})
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(screen(shown, 100))
+    text = console.export_text()
+    assert "KV full, windows" in text
+    assert "41.0%, 12.5%" in text
+
+
 def test_no_server_and_no_server_of_ours(yaie: Yaie) -> None:
     ran = yaie("top", "http://127.0.0.1:9")
     assert ran.code == 2

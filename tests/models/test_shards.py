@@ -26,7 +26,7 @@ Checkpoint = Callable[[str], Path]
 LENGTHS = (1, 17, 33)
 FAMILIES = (
     "llama", "llama-tied", "llama-biases", "mistral", "qwen2", "qwen3", "gpt2", "gpt2-scaled",
-    "gemma2", "gemma3-linear", "granite-wide",
+    "gemma2", "gemma3-linear", "granite-wide", "gpt_oss-20b", "gpt_oss-120b",
 )  # fmt: skip
 NEAR = {"atol": 2e-4, "rtol": 1e-4}
 
@@ -65,7 +65,17 @@ def test_every_ranks_logits_are_those_of_one_rank(
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize(
     "family",
-    ["llama", "llama-tied", "qwen2", "qwen3", "gpt2-scaled", "gemma3-linear", "granite-wide"],
+    [
+        "llama",
+        "llama-tied",
+        "qwen2",
+        "qwen3",
+        "gpt2-scaled",
+        "gemma3-linear",
+        "granite-wide",
+        "gpt_oss-20b",
+        "gpt_oss-120b",
+    ],
 )
 def test_stages_pass_on_what_the_next_one_needs(
     checkpoint: Checkpoint, family: str, size: int
@@ -85,7 +95,7 @@ def test_stages_pass_on_what_the_next_one_needs(
     torch.testing.assert_close(found, expected, **NEAR)
 
 
-@pytest.mark.parametrize("family", ["llama", "llama-biases", "gpt2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "llama-biases", "gpt2", "qwen3", "gpt_oss-20b"])
 @pytest.mark.parametrize(("size", "stages"), [(2, 1), (4, 1), (1, 2), (2, 2)])
 def test_no_rank_reads_what_it_does_not_hold(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, family: str, size: int, stages: int

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf import GGMLQuantizationType
+from transformers import AutoConfig
 
+from tests.models.gguf.test_served import wide_model
+from tests.models.gguf.tiny_ggufs import all_as, write_gguf
+from tests.models.own_heads import random_head, with_head
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
 from yaie.core.constraint import Constraint
@@ -42,23 +47,33 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tutor": {"overlap": "on"},
     "llama": {"overlap": "off", "preemption": "swap", "swap_space": 0.01},
     "gemma3": {"overlap": "off"},  # with two groups of layers
+    "head": {"overlap": "off", "speculate": "mtp", "num_drafts": 2},  # of the tutor
+    "own head": {"overlap": "off", "speculate": "mtp", "num_drafts": 2},
+    "gguf": {"overlap": "off"},  # whose blocks are multiplied as they lie in the file
 }
+REPLAYED = [name for name in SETTINGS if name != "tutor"]
 
 
 def record(model: str, file: Path, **settings: Any) -> LLMEngine:
     """Run an engine with a pool too small for its requests, and write down its steps."""
-    few = {"num_blocks": 8, "watermark": 0.0, "token_budget": 24, "threads": 1}
+    few: dict[str, Any] = {"num_blocks": 8, "watermark": 0.0, "token_budget": 24, "threads": 1}
     engine = LLMEngine(model=model, **few, **settings)
     engine.close()
-    held = engine._held
-    sizes = sizes_for(engine.config, engine.backend, engine.model, held=held)
+    held, drafting = engine._held, engine._drafting
+    sizes = sizes_for(engine.config, engine.backend, engine.model, drafting, held)
     with file.open("wb") as recording:
 
         def recorded(worker: Worker) -> Worker:
             return Recorder(worker, recording, engine.config, sizes)
 
         engine._machine = build(
-            engine.config, engine.backend, engine.model, engine._counters, recorded, held=held
+            engine.config,
+            engine.backend,
+            engine.model,
+            engine._counters,
+            recorded,
+            drafting,
+            held=held,
         )
         pairs = zip(PROMPTS, ASKED, strict=True)
         requests = [engine.add_request(prompt, params)[0] for prompt, params in pairs]
@@ -84,10 +99,22 @@ def items_of(file: Path) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("recordings")
-    made = {name: str(tiny_model(name, folder / name)) for name in ("llama", "gemma3")}
-    models = {"tutor": "tutor", **made}
-    for name, model in models.items():
-        record(model, folder / f"{name}.pkl", **SETTINGS[name])
+    made = {name: tiny_model(name, folder / name) for name in ("llama", "gemma3", "qwen3_5")}
+    head = random_head(AutoConfig.from_pretrained(made["qwen3_5"]))
+    blocks = all_as(GGMLQuantizationType.Q8_0)
+    models = {
+        "tutor": "tutor",
+        "llama": made["llama"],
+        "gemma3": made["gemma3"],
+        "head": "tutor",
+        "own head": with_head(made["qwen3_5"], folder / "headed", head),
+        "gguf": write_gguf(wide_model("llama", folder / "wide"), folder / "tiny.gguf", blocks),
+    }
+    assert models.keys() == SETTINGS.keys()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("YAIE_CACHE", str(folder / "cache"))
+        for name, model in models.items():
+            record(str(model), folder / f"{name}.pkl", **SETTINGS[name])
     return {name: folder / f"{name}.pkl" for name in models}
 
 
@@ -105,7 +132,7 @@ def test_another_process_gives_the_same_results(recordings: dict[str, Path]) -> 
     assert done.stdout == all_equal(recordings["tutor"])
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3"])
+@pytest.mark.parametrize("name", REPLAYED)
 def test_another_worker_gives_the_same_results(
     recordings: dict[str, Path], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -127,6 +154,8 @@ def test_recording_has_something_of_everything(recordings: dict[str, Path], name
     assert any("prompt_logprobs" in result.extras for result in results)
     moved = any(len(step.swap_in) for step in steps)
     assert moved == ("swap_space" in SETTINGS[name])
+    drafted = any("proposals" in result.extras for result in results)
+    assert drafted == ("speculate" in SETTINGS[name])
 
 
 def test_a_result_that_differs_is_named(

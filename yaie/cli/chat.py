@@ -209,6 +209,14 @@ def _command(line: str, runner: Runner, engine: "AsyncEngine", session: "ChatSes
             raise InvalidRequestError(f"there is no command {name}; /help lists them")
 
 
+def _of_groups(engine: dict[str, float]) -> str:
+    """How full the pool is by group, of a model of which some layers have a window."""
+    if "windowed_kv_usage" not in engine:
+        return ""
+    full, windowed = engine["full_kv_usage"], engine["windowed_kv_usage"]
+    return f": {full:.1%} where layers see all of a text, {windowed:.1%} where they have a window"
+
+
 def _show_stats(session: "ChatSession", engine: dict[str, float], *, drafts: bool = False) -> None:
     """drafts: whether the engine guesses at tokens."""
     stats = session.stats
@@ -221,7 +229,7 @@ def _show_stats(session: "ChatSession", engine: dict[str, float], *, drafts: boo
     if drafts:
         accepted = f"{engine['accepted_draft_tokens']:.0f} of them accepted"
         say(f"drafts       {engine['draft_tokens']:.0f} tokens since the start, {accepted}")
-    say(f"KV pool      {engine['kv_usage']:.1%} in use")
+    say(f"KV pool      {engine['kv_usage']:.1%} in use{_of_groups(engine)}")
     threads, wanted = engine.get("threads", 0), engine.get("threads_wanted", 0)
     if threads < wanted:
         say(f"threads      {threads:.0f} of {wanted:.0f}: other programs keep the cores busy")

@@ -159,7 +159,7 @@ def screen(seen: Seen, width: int) -> Group:
     figures.add_row(
         _figure("tokens/s", f"{seen.tokens_per_second:,.0f}", seen.speeds, width // 4),
         _figure("first token", f"{1000 * seen.ttft:.0f} ms", seen.ttfts, width // 4),
-        _figure("KV in use", f"{seen.kv_usage:.1%}", seen.usages, width // 4, most=1.0),
+        _figure(*_in_use(seen), seen.usages, width // 4, most=1.0),
         _figure("hit rate", f"{seen.hit_rate:.1%}", seen.hits, width // 4, most=1.0),
     )
     table = Table(box=None, padding=(0, 1), header_style="dim", expand=True)
@@ -175,6 +175,14 @@ def screen(seen: Seen, width: int) -> Group:
     if (threads := seen.lowered_threads) is not None:
         waits += f"; {threads[0]} of {threads[1]} threads, as other programs keep the cores busy"
     return Group(head, Text(), figures, Text(), table, Text(waits, "dim"))
+
+
+def _in_use(seen: Seen) -> tuple[str, str]:
+    """What the figure of the KV pool is called, and how full that is."""
+    if seen.group_usages is None:
+        return "KV in use", f"{seen.kv_usage:.1%}"
+    full, windowed = seen.group_usages
+    return "KV full, windows", f"{full:.1%}, {windowed:.1%}"
 
 
 def _one_line(text: str) -> str:

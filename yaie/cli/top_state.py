@@ -66,6 +66,13 @@ class Seen:
         return float(self._stats.get("kv_usage", 0.0))
 
     @property
+    def group_usages(self) -> tuple[float, float] | None:
+        """(of the layers that see all of a text, of those with a window), where there are both."""
+        if "windowed_kv_usage" not in self._stats:
+            return None
+        return float(self._stats["full_kv_usage"]), float(self._stats["windowed_kv_usage"])
+
+    @property
     def hit_rate(self) -> float:
         return float(self._stats.get("hit_rate", 0.0))
 

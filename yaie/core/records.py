@@ -29,7 +29,8 @@ step        what one step did; `merged` steps, where it holds more than one.
         tokens, most blocks] -> blocks; insert [number of tokens, blocks] -> [there already, path]; lock
         [end], unlock [end]; evict [blocks wanted] -> blocks. `end`: the last block on a node's path, -1
         for the root: nodes are opaque, but each block stands in one alone.
-    stats: {kv_usage, hit_rate, ttft: {id: seconds}}
+    stats: {kv_usage, hit_rate, ttft: {id: seconds}}; full_kv_usage and windowed_kv_usage, if some layers
+        have a window: kv_usage is then the higher of the two
 pace        whether the engine waits for each step to be asked for: held. Not part of a recording.
 
 The book's figures are recorded by `book/tools/traces` in shapes of their own, one for each idea; where

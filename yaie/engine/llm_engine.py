@@ -1,7 +1,4 @@
-"""The engine behind the server, the chat and scripts: it takes requests and computes step by step.
-
-`AsyncEngine` runs it behind the server.
-"""
+"""The engine behind `AsyncEngine`, the chat and scripts: takes requests, and computes step by step."""
 
 from collections.abc import Callable
 
@@ -138,6 +135,7 @@ class LLMEngine(LoadedEngine, Offline):
             **self._counters.as_dict(),
             **cache,
             **threads,
+            **({} if self._held is None else self._held.usages(cache)),
         }
 
     def reset_prefix_cache(self) -> int:

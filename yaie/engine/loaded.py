@@ -143,7 +143,7 @@ class LoadedEngine:
             text_tokens=self.text_tokens,
             full_texts=self._full_texts,
             decode_note=self._machine.note,
-            states=self._machine.sizes.states,
+            states=self._machine.sizes.states(self.config.num_ranks),
             windows=self._windows_told,
         )
 
@@ -153,7 +153,8 @@ class LoadedEngine:
         if self._windows is None:
             return ""
         sizes, held = self._machine.sizes, self._held
-        told, blocks = self._windows.told(sizes.bytes_per_block), self._machine.blocks
+        where = " on rank 0" if self.config.num_ranks > 1 else ""
+        told, blocks = self._windows.told(sizes.bytes_per_block, where), self._machine.blocks
         which = ""
         if held is not None and held.full:
             told = held.told_of_groups(

@@ -87,7 +87,8 @@ class ModelAdapter(ABC):
     """Whether some of its layers keep a state instead of keys and values: then it has `state_layers`."""
 
     takes_mxfp4: ClassVar[bool] = False
-    """Whether it takes experts in MXFP4 as they are published, where a backend has products for them."""
+    """Whether it takes experts in MXFP4 as they are published, and layers as a GGUF has them, where a
+    backend has products for them."""
 
     rows_meet: bool = False
     """Whether rows of a step meet in products whose size depends on what the rows are, as at experts:
@@ -150,6 +151,11 @@ class ModelAdapter(ABC):
     def short_name(cls, name: str) -> str:
         """A tensor's name without `checkpoint_prefix`."""
         return name.removeprefix(cls.checkpoint_prefix)
+
+    @classmethod
+    def packs(cls, config: Any) -> bool:
+        """Whether the products of such a model's layers may be packed."""
+        return cls.takes_packed
 
     @classmethod
     def inner_features(cls, config: Any) -> int:

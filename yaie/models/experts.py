@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yaie.models.layout import Destination
+from yaie.models.layout import Cut, Destination
 
 ALIGNED = 16
 """Bytes: where PyTorch's grouped product on a GPU may find a row of a weight begin."""
@@ -75,11 +75,15 @@ def mixed(
 class ExpertProducts(ABC):
     """A product y = x @ weight + bias for each of a layer's experts.
 
-    bias: [experts, out], or None.
+    bias: [experts, out], or None. adds: whether it is added: of ranks whose results are summed, by one.
     """
 
-    def __init__(self, bias: Tensor | None) -> None:
+    adds: bool = True
+
+    def __init__(self, bias: Tensor | None, outputs: Cut | None = None) -> None:
+        """outputs: which of the checkpoint's are here; all of them if None."""
         self.bias = bias
+        self._outputs_held = outputs
 
     @abstractmethod
     def destinations(self, name: str) -> dict[str, Destination]:
@@ -87,7 +91,9 @@ class ExpertProducts(ABC):
 
     def of_bias(self, name: str) -> dict[str, Destination]:
         """The place of the bias of `name`, if there is one."""
-        return {} if self.bias is None else {f"{name}_bias": Destination(self.bias)}
+        if self.bias is None:
+            return {}
+        return {f"{name}_bias": Destination(self.bias, cuts=(None, self._outputs_held))}
 
     @abstractmethod
     def multiply(self, x: Tensor, groups: Groups) -> Tensor:
@@ -96,22 +102,32 @@ class ExpertProducts(ABC):
     def __call__(self, x: Tensor, groups: Groups) -> Tensor:
         """x: [n, in], rows sorted by expert; returns [n, out]."""
         y = self.multiply(x, groups)
-        return y if self.bias is None else y.add_(self.bias[groups.experts])
+        return y.add_(self.bias[groups.experts]) if self.adds and self.bias is not None else y
 
 
 class PlainExperts(ExpertProducts):
     """Weights of the model's dtype, as transformers keeps them: [experts, in, out], or with `turned`
     [experts, out, in]."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, turned: bool = False) -> None:
-        super().__init__(bias)
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *,
+        turned: bool = False,
+        inputs: Cut | None = None,
+        outputs: Cut | None = None,
+    ) -> None:
+        """inputs, outputs: which of the checkpoint's are here; all of them if None."""
+        super().__init__(bias, outputs)
+        self._cuts = (None, outputs, inputs) if turned else (None, inputs, outputs)
         self._stored = weight
         self._weight = weight.mT if turned else weight
         widths = weight.shape[1:]
         self._is_aligned = all(width * weight.itemsize % ALIGNED == 0 for width in widths)
 
     def destinations(self, name: str) -> dict[str, Destination]:
-        return {name: Destination(self._stored), **self.of_bias(name)}
+        return {name: Destination(self._stored, cuts=self._cuts), **self.of_bias(name)}
 
     def multiply(self, x: Tensor, groups: Groups) -> Tensor:
         if x.is_cuda and self._is_aligned:

@@ -4,7 +4,7 @@ ones, and an embedding of each token for each layer, or experts.
 A layer that borrows keeps a copy of what it borrowed: each layer has its own part of the pool.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,16 @@ from yaie.models.adapter import ModelAdapter, register
 from yaie.models.decoder_weights import KINDS, sliding_window
 from yaie.models.gemma import gelu_mul
 from yaie.models.gemma4_experts import GemmaExperts
-from yaie.models.layout import Destination, stacked, whole
+from yaie.models.layout import Destination, Layout, Stored, stacked, whole
 from yaie.models.rope import rope_tables
-from yaie.models.schemes import Scheme
+from yaie.models.schemes import Packing, Scheme
 from yaie.models.stated import Stated
 
 QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-NO_WEIGHTS = ("k_proj.weight", "v_proj.weight", "k_norm.weight", "v_norm.weight")
-"""Of a layer that borrows: some checkpoints hold them all the same."""
+GATE, PROJECT = "per_layer_input_gate", "per_layer_projection"
+TOKEN_PROJECT = "per_layer_model_projection"
+NO_WEIGHTS = ("k_proj", "v_proj", "k_norm", "v_norm")
+"""Of a layer that borrows: some checkpoints hold their tensors all the same."""
 
 
 @dataclass(slots=True)
@@ -39,8 +41,8 @@ class TokenInput:
     def destinations(self) -> dict[str, Destination]:
         """By name within the layer."""
         return {
-            **self.gate.destinations("per_layer_input_gate"),
-            **self.project.destinations("per_layer_projection"),
+            **self.gate.destinations(GATE),
+            **self.project.destinations(PROJECT),
             "post_per_layer_input_norm.weight": Destination(self.norm),
         }
 
@@ -99,6 +101,7 @@ class Gemma4Adapter(ModelAdapter):
     """A norm before and behind each sublayer, GELU as the gate, scores that are not scaled."""
 
     checkpoint_prefix = "model."
+    takes_packed = True
     tied_tensors = ("embed_tokens.weight", "lm_head.weight")
 
     def __init__(
@@ -108,8 +111,9 @@ class Gemma4Adapter(ModelAdapter):
         dtype: torch.dtype,
         device: torch.device,
         max_length: int,
+        packing: Packing | None = None,
     ) -> None:
-        super().__init__(config, ops, dtype, device, max_length)
+        super().__init__(config, ops, dtype, device, max_length, packing)
         hidden, count = config.hidden_size, config.num_hidden_layers
         self.eps = config.rms_norm_eps
         self.width = getattr(config, "hidden_size_per_layer_input", 0)  # "unified" has none
@@ -123,17 +127,18 @@ class Gemma4Adapter(ModelAdapter):
         if self.width:
             self.token_table = self.empty(config.vocab_size_per_layer_input, count * self.width)
             self.token_scale = self._rounded(self.width**0.5)
-            self.token_project = self.linear(whole(hidden, count * self.width))
+            layout = whole(hidden, count * self.width)
+            self.token_project = self._product(layout, TOKEN_PROJECT)
             self.token_norm = self.empty(self.width)
         self.layers = [self._layer(index) for index in range(count)]
         borrowing = [index for index, layer in enumerate(self.layers) if layer.borrows]
-        self.ignored_tensors = tuple(
-            f"layers.{index}.self_attn.{name}" for index in borrowing for name in NO_WEIGHTS
+        self._not_taken = tuple(
+            f"layers.{index}.self_attn.{name}." for index in borrowing for name in NO_WEIGHTS
         )
         self.norm = self.empty(hidden)
         self.is_tied = bool(config.tie_word_embeddings)
         if self.is_tied:
-            self.ignored_tensors = (*self.ignored_tensors, "lm_head.weight")
+            self.ignored_tensors = ("lm_head.weight",)
         else:
             self.head = self.linear(whole(hidden, config.vocab_size))
 
@@ -152,6 +157,10 @@ class Gemma4Adapter(ModelAdapter):
         )
 
     @classmethod
+    def packs(cls, config: Any) -> bool:
+        return not _has_experts(config)  # which are packed one by one, or in one tensor
+
+    @classmethod
     def stated(cls, config: Any) -> Sequence[Stated]:
         return (
             Stated("vocab_size", config.vocab_size, "embed_tokens.weight", 0),
@@ -167,8 +176,14 @@ class Gemma4Adapter(ModelAdapter):
         """As transformers rounds the factors of its embeddings."""
         return float(torch.tensor(factor, dtype=self.dtype))
 
+    def _product(self, layout: Layout, *names: str) -> Scheme:
+        """Packed unless the checkpoint has it in floating point: tools differ in what they pack."""
+        plain = frozenset() if self.packing is None else self.packing.format.plain
+        return self.linear(layout) if plain.issuperset(names) else self.layer_linear(layout)
+
     def _layer(self, index: int) -> Layer:
         """Layer `index`, whose weights are not there yet."""
+        place = f"layers.{index}."
         config, hidden, kind = self.config, self.config.hidden_size, self.config.layer_types[index]
         own, bias = config.per_layer_config[index], bool(config.attention_bias)
         heads, kv_heads, dim = config.num_attention_heads, own.num_key_value_heads, own.head_dim
@@ -185,23 +200,30 @@ class Gemma4Adapter(ModelAdapter):
             kind=kind,
             dim=dim,
             norms=(self.empty(hidden), self.empty(hidden), self.empty(hidden), self.empty(hidden)),
-            into=self.linear(stacked(hidden, sizes, bias=bias)),
+            into=self._product(
+                stacked(hidden, sizes, bias=bias), *(f"{place}{one}" for one in QKV[: len(sizes)])
+            ),
             head_norms=HeadNorms(self.ops.rms_norm, self.empty(dim), self._k_norms[kind], self.eps),
             unscaled=torch.ones(dim, dtype=self.dtype, device=self.device),
             attention=AttentionSpec(1.0, self.window(index)),
             tables=self._tables_of(kind),
-            output=self.linear(whole(heads * dim, hidden, bias=bias)),
-            gate_up=self.linear(stacked(hidden, [inner, inner])),
-            down=self.linear(whole(inner, hidden)),
+            output=self._product(whole(heads * dim, hidden, bias=bias), f"{place}self_attn.o_proj"),
+            gate_up=self._product(
+                stacked(hidden, [inner, inner]), f"{place}mlp.gate_proj", f"{place}mlp.up_proj"
+            ),
+            down=self._product(whole(inner, hidden), f"{place}mlp.down_proj"),
             experts=GemmaExperts(self, config) if self.has_experts else None,
-            token_input=self._token_input() if self.width else None,
+            token_input=self._token_input(place) if self.width else None,
             scalar=self.empty(1),
         )
 
-    def _token_input(self) -> TokenInput:
+    def _token_input(self, place: str) -> TokenInput:
         hidden = self.config.hidden_size
-        gate, project = whole(hidden, self.width), whole(self.width, hidden)
-        return TokenInput(self.linear(gate), self.linear(project), self.empty(hidden))
+        return TokenInput(
+            self._product(whole(hidden, self.width), f"{place}{GATE}"),
+            self._product(whole(self.width, hidden), f"{place}{PROJECT}"),
+            self.empty(hidden),
+        )
 
     def _tables_of(self, kind: str) -> tuple[Tensor, Tensor]:
         """cos and sin for all layers of a kind, whose heads have the same size."""
@@ -218,13 +240,20 @@ class Gemma4Adapter(ModelAdapter):
         if self.width:
             places |= {
                 "embed_tokens_per_layer.weight": Destination(self.token_table),
-                **self.token_project.destinations("per_layer_model_projection"),
+                **self.token_project.destinations(TOKEN_PROJECT),
                 "per_layer_projection_norm.weight": Destination(self.token_norm),
             }
         for index, layer in enumerate(self.layers):
             for name, place in layer.destinations().items():
                 places[f"layers.{index}.{name}"] = place
         return places if self.is_tied else places | self.head.destinations("lm_head")
+
+    def load_weights(self, tensors: Iterable[tuple[str, Stored]]) -> None:
+        super().load_weights(
+            (name, tensor)
+            for name, tensor in tensors
+            if not self.short_name(name).startswith(self._not_taken)
+        )
 
     def weights_loaded(self) -> None:
         if self.is_tied:

@@ -16,22 +16,12 @@ from yaie.core.errors import ModelError
 from yaie.models.adapter import check_weights
 from yaie.models.layout import whole
 from yaie.models.linear import make_linear
-from yaie.models.packing import PackedFormat
+from yaie.models.packing import MARKS, PackedFormat
 from yaie.models.schemes import Packing, Scheme
 from yaie.models.schemes.words import DENSE, WORD, WordScheme
 from yaie.models.skeleton import renaming
 
 Tensors = dict[str, Tensor]
-
-_MARKS = {
-    "gptq": "qweight",
-    "awq": "qweight",
-    "pack-quantized": "weight_packed",
-    "int-quantized": "weight_scale",
-    "float-quantized": "weight_scale",
-    "fp8": "weight_scale_inv",
-}
-"""By a format's method: the tensor that a packed product has and another has not."""
 
 _CODES = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.uint8)
 
@@ -118,7 +108,7 @@ def taken_apart(
 
     Raises ModelError where nothing is packed, or where a tensor of few bits belongs to no product.
     """
-    mark = f".{_MARKS[how.method]}"
+    mark = f".{MARKS[how.method]}"
     packed = {name.removesuffix(mark) for name in tensors if name.endswith(mark)}
     products: dict[str, Tensors] = defaultdict(dict)
     rest: Tensors = {}
@@ -180,7 +170,7 @@ def _dense(how: PackedFormat, name: str, parts: Tensors, dtype: torch.dtype) -> 
 
 def _features(how: PackedFormat, parts: Tensors) -> tuple[int, int]:
     """Inputs and outputs of a product, by its tensors."""
-    mark = _MARKS[how.method]
+    mark = MARKS[how.method]
     codes = WORD // how.bits
     shape = parts[mark if mark in ("qweight", "weight_packed") else "weight"].shape
     if len(shape) != 2:

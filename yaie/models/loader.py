@@ -138,7 +138,7 @@ class ModelLoader:
             self._config, self._kind = self._half.config, self._half.kind
         else:
             self._kind = _adapter_class(self.architecture, self._config, force_generic, wanted)
-        if self._format is not None and not self._kind.takes_packed:
+        if self._format is not None and not self._kind.packs(self._config):
             self._kind = _adapter_class(self.architecture, self._config, True, wanted)
         self._wanted = config.dtype
         self.is_packed = self._format is not None
@@ -217,7 +217,7 @@ class ModelLoader:
         swapped = self._settle_head(files, shapes, names)
         try:
             gemm = self._block_gemm(files, shapes, blocks)
-            adapter = self._adapter(ops, products, shard, gemm)
+            adapter = self._adapter(ops, products, shard, gemm, shapes)
             with loading_bar(self.name, total_bytes(files), self._progress) as advance:
                 # A rank reads its part of each tensor, and blocks of a GGUF are taken as they lie there.
                 by_parts = shard is not None or (
@@ -283,8 +283,8 @@ class ModelLoader:
         if not kind.takes_shards:
             raise ConfigError(
                 f"{self.architecture} runs on one rank as yet: leave out tensor_parallel and "
-                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Granite 3, GPT-2, "
-                "LFM2 and Qwen3.5 run on several.",
+                "pipeline_parallel. Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Granite 3, gpt-oss, "
+                "GPT-2, LFM2 and Qwen3.5 run on several.",
                 param="tensor_parallel",
             )
         if kind.keeps_states and config.pipeline_parallel > 1:
@@ -321,7 +321,8 @@ class ModelLoader:
         if blocks is None or self._format is not None:
             return None
         if not self._multiplies_out:
-            return blocks() if is_gguf_list(files) and self._kind.takes_packed else None
+            takes_blocks = self._kind.takes_packed or self._kind.takes_mxfp4
+            return blocks() if is_gguf_list(files) and takes_blocks else None
         from yaie.models.mxfp4 import BLOCKS, GGML
 
         has_some = any(name.endswith(BLOCKS) for name in names)
@@ -334,6 +335,7 @@ class ModelLoader:
         products: Callable[[], PackedGemm] | None,
         shard: Whole | None,
         gemm: BlockGemm | None,
+        names: Collection[str],
     ) -> ModelAdapter:
         how = self._config, ops, self.dtype, self.device, self.max_length
         more: dict[str, Any] = {} if shard is None else {"shard": shard}
@@ -341,13 +343,15 @@ class ModelLoader:
             if gemm is not None:
                 from yaie.models.schemes.blocks import BlockPacking
 
-                more["packing"] = BlockPacking(gemm)
+                method = "mxfp4" if self._multiplies_out else "gguf"
+                more["packing"] = BlockPacking(gemm, PackedFormat(method, 0))
             return self._kind(*how, **more)
         if products is None:
             raise ModelError(
                 f"the weights of {self.name} are quantised, and nothing multiplies them"
             )
-        return self._kind(*how, packing=Packing(self._format, products()), **more)
+        packed = self._format.seen_in(names, self._kind.short_name)
+        return self._kind(*how, packing=Packing(packed, products()), **more)
 
     @property
     def _decoder_config(self) -> Any:

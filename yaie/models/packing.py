@@ -9,6 +9,15 @@ from typing import Any
 from yaie.core.errors import ModelError
 from yaie.models.json_files import bad_field, shown
 
+MARKS = {
+    "gptq": "qweight",
+    "awq": "qweight",
+    "pack-quantized": "weight_packed",
+    "int-quantized": "weight_scale",
+    "float-quantized": "weight_scale",
+    "fp8": "weight_scale_inv",
+}
+"""By a format's method: the tensor that a packed product has and another has not."""
 WHOLE = -1
 """The group size that says: all inputs share a scale."""
 
@@ -24,7 +33,8 @@ class PackedFormat:
     left_out: patterns of the names of products that are not packed, see `is_left_out`. only: patterns of
     those that are, where that is not every product of a layer; "*" where the checkpoint alone shows it.
     renamed: an ending of names, and the one that the format usually has in its place. on_load: whether
-    weights are multiplied out before an adapter sees them.
+    weights are multiplied out before an adapter sees them. plain: names of products that a checkpoint
+    has in floating point, see `seen_in`.
     """
 
     method: str
@@ -39,6 +49,16 @@ class PackedFormat:
     only: tuple[str, ...] = ()
     renamed: tuple[str, str] | None = None
     on_load: bool = False
+    plain: frozenset[str] = frozenset()
+
+    def seen_in(self, names: Iterable[str], short: Callable[[str], str]) -> "PackedFormat":
+        """The same with `plain`, by a checkpoint's tensors of these names. short: what an adapter calls
+        them."""
+        usual = [short(name) for name, _ in self.usual_names((name, None) for name in names)]
+        mark = f".{MARKS[self.method]}"
+        packed = {name.removesuffix(mark) for name in usual if name.endswith(mark)}
+        weights = {name.removesuffix(".weight") for name in usual if name.endswith(".weight")}
+        return replace(self, plain=frozenset(weights - packed))
 
     def usual_names(self, tensors: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
         """The same tensors, by the names that schemes know."""

@@ -152,12 +152,13 @@ def info_router(service: Service) -> APIRouter:
         info = service.engine.info
         stats = service.engine.telemetry.stats
         waiting = int(stats["num_waiting"])
+        usage = stats.get("full_kv_usage", stats["kv_usage"])
         return [
             Load(
                 dp_rank=0,
                 num_reqs=waiting + int(stats["num_running"]),
                 num_waiting_reqs=waiting,
-                num_tokens=round(stats["kv_usage"] * info.pool_tokens),
+                num_tokens=round(usage * info.pool_tokens),
             )
         ]
 

@@ -123,9 +123,12 @@ def activity(before: dict[str, float], stats: dict[str, float], seconds: float) 
     """What happened between two readings of `LLMEngine.stats`, and how things stand."""
     gained = {key: stats.get(key, 0) - before.get(key, 0) for key in stats}
     prompt, cached = gained.get("prompt_tokens", 0), gained.get("cached_tokens", 0)
+    pool = f"{stats['kv_usage']:.1%}"
+    if "windowed_kv_usage" in stats:
+        pool = f"{stats['full_kv_usage']:.1%} and {stats['windowed_kv_usage']:.1%} of windows"
     return (
         f"prompt {prompt / seconds:.1f} tokens/s, "
         f"generation {gained.get('generation_tokens', 0) / seconds:.1f} tokens/s, "
         f"running {stats['num_running']:.0f}, waiting {stats['num_waiting']:.0f}, "
-        f"KV pool {stats['kv_usage']:.1%}, prefix hits {cached / prompt if prompt else 0:.1%}"
+        f"KV pool {pool}, prefix hits {cached / prompt if prompt else 0:.1%}"
     )

@@ -30,8 +30,13 @@ from yaie.server.service import Service
 # name: (attribute of the statistics, help)
 GAUGES = {
     "num_requests_running": ("num_running", "Requests that the engine computes now."),
-    "kv_cache_usage_perc": ("kv_usage", "Share of the KV pool in use by requests; 1 is all of it."),
+    "kv_cache_usage_perc": (
+        "kv_usage",
+        "Share of the KV pool in use by requests; 1 is all of it. Of two groups, the fuller.",
+    ),
 }
+GROUP_USAGES = {"full": "full_kv_usage", "windowed": "windowed_kv_usage"}
+"""Of a model of which some layers have a window: by group, the attribute of the statistics."""
 COUNTERS = {
     "prefix_cache_queries": ("prompt_tokens", "Prompt tokens looked up in the prefix cache."),
     "prefix_cache_hits": ("cached_tokens", "Prompt tokens taken from the prefix cache."),
@@ -101,6 +106,8 @@ class EngineCollector(Collector):
             gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=list(labels))
             gauge.add_metric(list(labels.values()), telemetry.stats.get(key, 0))
             yield gauge
+        if GROUP_USAGES["windowed"] in telemetry.stats:
+            yield _by_group(telemetry, labels)
         setup = self._cache_config()
         info = GaugeMetricFamily(
             "vllm:cache_config_info", "How the KV cache is set up.", labels=["engine", *setup]
@@ -155,6 +162,18 @@ class EngineCollector(Collector):
             "enable_prefix_caching": str(config.prefix_caching),
             "swap_space": str(config.swap_space),
         }
+
+
+def _by_group(telemetry: Telemetry, labels: dict[str, str]) -> Metric:
+    """Under a name of our own: vLLM has one pool for both groups of layers."""
+    gauge = GaugeMetricFamily(
+        "yaie:kv_cache_group_usage_perc",
+        "The same of the layers that see all of a text (full), and of those with a window (windowed).",
+        labels=[*labels, "group"],
+    )
+    for group, key in GROUP_USAGES.items():
+        gauge.add_metric([*labels.values(), group], telemetry.stats[key])
+    return gauge
 
 
 def cumulative(histogram: Histogram) -> list[tuple[str, float]]:

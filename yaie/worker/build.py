@@ -79,16 +79,17 @@ class Sizes:
     num_windowed_blocks: int = 0
     bytes_per_windowed_block: int = 0
 
-    @property
-    def states(self) -> str:
-        """What is held for layers that keep a state, in words; "" for nothing."""
+    def states(self, num_ranks: int) -> str:
+        """What is held for layers that keep a state, in words; "" for nothing. num_ranks: those that
+        split each layer, and hold as much each."""
         if not self.bytes_per_slot:
             return ""
         count = self.num_seats + 1 + self.num_checkpoints
+        where, each = (f" on each of {num_ranks} ranks", " each") if num_ranks > 1 else ("", "")
         return (
-            f"{self.bytes_per_slot / 2**10:,.1f} KiB a request, whatever its length: for "
+            f"{self.bytes_per_slot / 2**10:,.1f} KiB a request{where}, whatever its length: for "
             f"{self.num_seats // 2} at once, and {self.num_checkpoints} behind cached prefixes "
-            f"({count * self.bytes_per_slot / 2**20:,.1f} MiB)"
+            f"({count * self.bytes_per_slot / 2**20:,.1f} MiB{each})"
         )
 
 

@@ -5,6 +5,7 @@ window, a request holds its window and what steps compute, and a text may be lon
 some layers see all of a text, each of the two groups of layers has blocks of its own.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from yaie.core.config import EngineConfig
@@ -43,15 +44,16 @@ class Held:
         """Blocks that a request holds behind the tokens that steps compute, at most."""
         return min(self.whole, -(-(self.window - 1) // self.block_size) + 1 + GATHERED)
 
-    def told(self, bytes_per_block: int) -> str:
-        """In words, for the start; of a model all of whose layers have a window, or with `kept`."""
+    def told(self, bytes_per_block: int, where: str = "") -> str:
+        """In words, for the start; of a model all of whose layers have a window, or with `kept`. where:
+        on which rank a block takes so much, if there are several."""
         if self.kept:
             return f"{self.window:,} keys a query{self._where}; all blocks are kept: {self.kept}"
         mib = bytes_per_block / 2**20
         return (
             f"{self.window:,} keys a query: blocks behind them go back, and a request holds at most "
-            f"{self.most:,} ({self.most * mib:,.1f} MiB) of the {self.whole:,} "
-            f"({self.whole * mib:,.1f} MiB) of the longest text"
+            f"{self.most:,} ({self.most * mib:,.1f} MiB{where}) of the {self.whole:,} "
+            f"({self.whole * mib:,.1f} MiB{where}) of the longest text"
         )
 
     def told_of_groups(self, full: tuple[int, int], windowed: tuple[int, int]) -> str:
@@ -74,6 +76,20 @@ class Held:
         if not self.full:
             return ""
         return f" in {len(self.windowed)} of {len(self.full) + len(self.windowed)} layers"
+
+    def usages(self, cache: Mapping[str, int]) -> dict[str, float]:
+        """Shares of blocks that requests use, where there are two groups: of the layers that see all of
+        a text, of those with a window, and, as kv_usage, of the fuller ones, which a request waits for.
+
+        cache: `GroupedCache.stats`.
+        """
+        if not self.full:
+            return {}
+        behind, total = cache["windowed_used_blocks"], cache["windowed_total_blocks"]
+        windowed = behind / total
+        full = (cache["used_blocks"] - behind) / (cache["total_blocks"] - total)
+        kv_usage = max(full, windowed)
+        return {"kv_usage": kv_usage, "full_kv_usage": full, "windowed_kv_usage": windowed}
 
     def first_seen(self, position: int) -> int:
         """The first block of a text that a token at this position sees."""

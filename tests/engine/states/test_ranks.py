@@ -10,6 +10,7 @@ from tests.engine.exact import Case, assert_empty, outputs, run
 from tests.engine.states.test_drafts import DRAFTS, expect_some_right, guessing
 from tests.engine.warm_ranks import warm_ranks
 from tests.marks import nightly_but
+from yaie.worker.sizing import slot_bytes
 
 pytestmark = pytest.mark.slow
 FEW: dict[str, Any] = {"num_blocks": 22, "max_num_seqs": 16, "watermark": 0.0}
@@ -45,6 +46,10 @@ def test_two_ranks_give_the_tokens_of_transformers(case: Case, settings: str) ->
     with guessing(case):
         engine = case.engine(tensor_parallel=2, mine="none", **more)
     try:
+        own = slot_bytes(engine.model.adapter.state_layers)
+        told = f"{own / 1024:,.1f} KiB a request on each of 2 ranks, whatever its length"
+        assert engine.info.states.startswith(told)
+        assert engine.info.states.endswith(" MiB each)")
         requests = run(engine, case.prompts)
         assert outputs(requests) == case.expected
         if "num_blocks" in more:

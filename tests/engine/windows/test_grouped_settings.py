@@ -11,9 +11,11 @@ from solutions.paged_cache import KVCacheManager
 from tests.engine.windows.test_settings import ONCE_IN_A_TABLE, PARAMS, PROMPT, engine
 from tests.learner import faults_of, hand_in, hand_in_faulty
 from tests.models.tiny import tiny_model
+from yaie import LLMEngine
 from yaie.core.batch import KVLayerSpec
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError
+from yaie.engine.watching.recorder import Recorder
 from yaie.engine.windows.grouped import GroupedCache
 from yaie.worker import sizing
 from yaie.worker.windows import Held, held_of
@@ -88,6 +90,21 @@ def test_windowed_blocks_are_no_more_than_if_each_group_had_as_many(
 def test_a_configured_number_is_that_of_the_full_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts(monkeypatch, 0, num_blocks=200) == (200, 49)
     assert counts(monkeypatch, 0, num_blocks=30) == (30, 31)
+
+
+def test_records_say_how_full_each_group_is(folder: Path) -> None:
+    """For `yaie top`; those of any other model do not."""
+    one = engine(folder, max_num_seqs=2, token_budget=64)
+    one.add_request(PROMPT, PARAMS)
+    recorder = Recorder(one)
+    recorder.start([])
+    one.step()
+    stats = recorder._stats({})
+    full, windowed = stats["full_kv_usage"], stats["windowed_kv_usage"]
+    assert 0 < full == one.stats()["full_kv_usage"]
+    assert stats["kv_usage"] == max(full, windowed)
+    dense = LLMEngine(num_blocks=16, mine="none", device="cpu")
+    assert "full_kv_usage" not in Recorder(dense)._stats({})
 
 
 def test_both_groups_blocks_are_told_at_start(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from solutions.paged_cache import BlockManager, KVCacheManager
+from tests.engine.warm_ranks import warm_ranks
 from tests.learner import hand_in
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine, SamplingParams
@@ -81,6 +82,15 @@ def test_what_is_held_is_told_at_start(folder: Path) -> None:
     )
     assert (one.info.text_tokens, one.info.full_texts) == (1024, 1)
     one.close()
+
+
+@pytest.mark.slow
+def test_ranks_say_that_it_is_one_s_share(folder: Path) -> None:
+    """Each has half of the heads."""
+    with warm_ranks():
+        one = engine(folder, token_budget=512, tensor_parallel=2)
+        one.close()
+    assert "35 (0.1 MiB on rank 0) of the 64 (0.2 MiB on rank 0) of" in one.info.windows
 
 
 @pytest.mark.parametrize(

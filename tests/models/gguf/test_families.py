@@ -19,7 +19,7 @@ MADE: dict[str, Callable[[], Any]] = {
         for name in (
             "llama", "llama-tied", "llama-biases", "llama3-rope", "llama-linear", "llama-yarn",
             "mistral-full", "qwen3", "gpt2", "gemma2", "phi3", "phi3-longrope", "olmo2", "stablelm",
-            "granite",
+            "granite", "gpt_oss-20b", "gpt_oss-120b",
         )
     },
     "qwen2": _of("Qwen2Config", _LLAMA),
@@ -34,6 +34,7 @@ MADE: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 BY_HAND = (
     "llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3_text", "olmo2", "granite",
+    "gpt_oss",
 )  # fmt: skip
 
 

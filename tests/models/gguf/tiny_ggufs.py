@@ -22,6 +22,7 @@ ARCHITECTURES = {
     "mistral": "llama",
     "qwen3_moe": "qwen3moe",
     "gemma3_text": "gemma3",
+    "gpt_oss": "gpt-oss",
 }
 """Of model types that llama.cpp calls otherwise."""
 PERMUTED = ("llama", "granite", "smollm3")
@@ -124,6 +125,8 @@ def write_gguf(
 def _converted(
     table: Any, name: str, config: Any, theirs: str, numbers: np.ndarray
 ) -> list[tuple[str, np.ndarray]]:
+    if name == "gpt-oss" and ".mlp.experts." in theirs:
+        return _gpt_oss_experts(theirs, numbers)
     if theirs.endswith("mlp.experts.gate_up_proj"):
         layer = theirs.split(".")[2]
         gate, up = np.split(numbers, 2, axis=1)
@@ -133,6 +136,8 @@ def _converted(
         ]
     if theirs.endswith("mlp.experts.down_proj"):
         return [(f"blk.{theirs.split('.')[2]}.ffn_down_exps.weight", numbers)]
+    if theirs.endswith("self_attn.sinks"):
+        theirs = f"{theirs}.weight"
     ours = table.get_name(theirs, try_suffixes=(".weight", ".bias"))
     assert ours is not None, theirs
     if name in PERMUTED and ".attn_q." in ours:
@@ -144,6 +149,19 @@ def _converted(
     if name == "gpt2" and numbers.ndim == 2 and ".h." in theirs:
         numbers = numbers.T
     return [(ours, numbers)]
+
+
+def _gpt_oss_experts(theirs: str, numbers: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Gates are the even ones of a product's outputs, and stand in a tensor of their own."""
+    suffix = "bias" if theirs.endswith("_bias") else "weight"
+    rows = numbers if suffix == "bias" else numbers.swapaxes(1, 2)
+    layer = f"blk.{theirs.split('.')[2]}"
+    if "down_proj" in theirs:
+        return [(f"{layer}.ffn_down_exps.{suffix}", rows)]
+    return [
+        (f"{layer}.ffn_gate_exps.{suffix}", rows[:, 0::2]),
+        (f"{layer}.ffn_up_exps.{suffix}", rows[:, 1::2]),
+    ]
 
 
 def _permuted(numbers: np.ndarray, heads: int) -> np.ndarray:
@@ -193,7 +211,8 @@ def _metadata(config: Any, name: str, model: Path) -> dict[str, Any]:
         "final_logit_softcapping": getattr(config, "final_logit_softcapping", None),
         "expert_count": getattr(config, "num_experts", None),
         "expert_used_count": getattr(config, "num_experts_per_tok", None),
-        "expert_feed_forward_length": getattr(config, "moe_intermediate_size", None),
+        "expert_feed_forward_length": getattr(config, "moe_intermediate_size", None)
+        or (config.intermediate_size if name == "gpt-oss" else None),
         **_rope(config, name),
     }
     if name == "granite":

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 SHARE = 0.008
 """Of the engine's time, what records may take, and noting plans and outputs between them. The first and
 the last record are due whatever they take, so that a short run comes nearer to 1%."""
+GROUP_USAGES = ("full_kv_usage", "windowed_kv_usage")
 MOST_WAITING = 64
 """Ids of the queue that a record names."""
 
@@ -296,6 +297,7 @@ class Recorder:
             "hit_rate": stats["prefix_hit_rate"],
             "ttft": dict(first_tokens),
             **_lowered_threads(stats),
+            **{name: stats[name] for name in GROUP_USAGES if name in stats},
         }
 
     def _now(self) -> float:

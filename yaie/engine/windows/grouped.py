@@ -145,8 +145,8 @@ class GroupedCache:
         return self._windowed.block_table(request)
 
     def stats(self) -> dict[str, int]:
-        """See the contract: sums of both groups. given_back_blocks, windowed_total_blocks and
-        windowed_free_blocks are of the layers with a window."""
+        """See the contract: sums of both groups. given_back_blocks and the others that are called
+        windowed are of the layers with a window."""
         full, windowed = self._full.stats(), self._windowed.stats()
         both = {name: count + windowed[name] for name, count in full.items()}
         return {
@@ -154,6 +154,7 @@ class GroupedCache:
             "given_back_blocks": windowed["given_back_blocks"],
             "windowed_total_blocks": windowed["total_blocks"],
             "windowed_free_blocks": windowed["free_blocks"],
+            "windowed_used_blocks": windowed["used_blocks"],
         }
 
     def check(self) -> None:

@@ -21,6 +21,8 @@ _ENDS = (
 )  # fmt: skip
 """Special tokens that end an answer whatever the metadata says, as llama.cpp has it: many files give one
 end token and their models use two. Only tokens marked as special count."""
+_RETURN, _CALL, _END = "<|return|>", "<|call|>", "<|end|>"
+"""Where both of the first are, as in gpt-oss, they end an answer, and `<|end|>` only a message of it."""
 _SPECIAL = 3
 _DRAWN = {
     "temp": "temperature",
@@ -93,11 +95,15 @@ def generation_values(metadata: Values) -> Values:
     """What generation_config.json would say: how texts end, and what llama.cpp's files recommend."""
     ends = {metadata.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")}
     kinds = metadata.get("tokenizer.ggml.token_type") or ()
-    for index, (token, kind) in enumerate(
-        zip(metadata.get("tokenizer.ggml.tokens") or (), kinds, strict=False)
-    ):
-        if kind == _SPECIAL and token in _ENDS:
-            ends.add(index)
+    tokens = metadata.get("tokenizer.ggml.tokens") or ()
+    special = {
+        token: index
+        for index, (token, kind) in enumerate(zip(tokens, kinds, strict=False))
+        if kind == _SPECIAL and token in (*_ENDS, _CALL)
+    }
+    ends |= {index for token, index in special.items() if token != _CALL}
+    if {_RETURN, _CALL} <= special.keys():
+        ends = (ends | {special[_CALL]}) - {special.get(_END)}
     drawn = {
         ours: metadata[f"general.sampling.{key}"]
         for key, ours in _DRAWN.items()
@@ -168,6 +174,11 @@ def _rope(path: Path, keys: Keys, factors: dict[str, Tensor]) -> Values:
         found |= {"rope_type": kind, "factor": factor}
         if kind == "yarn":
             found["original_max_position_embeddings"] = trained
+            found |= keys.given(
+                beta_fast="rope.scaling.yarn_beta_fast", beta_slow="rope.scaling.yarn_beta_slow"
+            )
+            if keys.architecture == "gpt-oss":  # published so; a file has no key for it
+                found["truncate"] = False
     elif kind not in ("none", "linear"):
         raise ModelError(
             f"{path}: {keys.architecture}.rope.scaling.type is {kind!r}, which is not read from GGUF. "

@@ -31,7 +31,7 @@ from yaie.system.files import NO_PLACE, cannot_write, user_cache
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 """Of what is written here: another number, another folder."""
 
 

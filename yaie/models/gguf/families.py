@@ -5,8 +5,8 @@
 loader then runs on a default of the class (GPT-2's context, Qwen3's size of heads, Gemma's soft caps).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 Values = dict[str, Any]
@@ -47,14 +47,19 @@ class Keys:
 class Family:
     """model_type: of transformers. table: in GGUF_CONFIG_MAPPING. more: further fields of its config.
     permutes: whether rows of queries and keys are in llama.cpp's order. norm_shift: what is to be added
-    to the weights of norms. transposes: whether products are [in, out] in transformers."""
+    to the weights of norms. transposes: endings of the names of products that are [in, out] in
+    transformers. further: of a layer's tensors that the gguf package's table does not have, their names
+    in transformers. interleaves: whether two tensors that are one in transformers take turns in it,
+    number by number, and do not stand one behind the other."""
 
     model_type: str
     table: str
     more: Callable[[Keys], Values] = lambda keys: {}
     permutes: bool = False
     norm_shift: float = 0.0
-    transposes: bool = False
+    transposes: tuple[str, ...] = ()
+    further: Mapping[str, str] = field(default_factory=dict)
+    interleaves: bool = False
 
 
 def _llama(keys: Keys) -> Values:
@@ -117,19 +122,36 @@ def _gemma2(keys: Keys) -> Values:
 
 def _gemma3(keys: Keys) -> Values:
     """Five layers with a window, then one without, unless the file says otherwise."""
-    layers, pattern = keys.get("block_count"), keys.get("attention.sliding_window_pattern", 6)
-    windowed = (
-        pattern if isinstance(pattern, list) else [bool((i + 1) % pattern) for i in range(layers)]
-    )
+    is_largest = keys.get("block_count") == 62
     return {
         "head_dim": keys.head_dim,
-        "query_pre_attn_scalar": _share(keys) if layers == 62 else keys.head_dim,
-        "layer_types": ["sliding_attention" if one else "full_attention" for one in windowed],
+        "query_pre_attn_scalar": _share(keys) if is_largest else keys.head_dim,
+        "layer_types": _layer_types(keys, 6),
         **keys.given(
             sliding_window="attention.sliding_window",
             final_logit_softcapping="final_logit_softcapping",
         ),
     }
+
+
+def _gpt_oss(keys: Keys) -> Values:
+    """Every other layer has a window, the first one too, unless the file says otherwise."""
+    return {
+        **_with_heads(keys),
+        "layer_types": _layer_types(keys, 2),
+        **keys.given(
+            intermediate_size="expert_feed_forward_length",
+            sliding_window="attention.sliding_window",
+        ),
+    }
+
+
+def _layer_types(keys: Keys, every: int) -> list[str]:
+    """Of each layer. every: how often one sees all of a text, where the file does not say it."""
+    pattern = keys.get("attention.sliding_window_pattern", every)
+    if not isinstance(pattern, list):
+        pattern = [bool((layer + 1) % pattern) for layer in range(keys.get("block_count"))]
+    return ["sliding_attention" if one else "full_attention" for one in pattern]
 
 
 def _share(keys: Keys) -> int:
@@ -147,6 +169,9 @@ def _stablelm(keys: Keys) -> Values:
     }
 
 
+_EXPERTS = ("ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight")
+_GPT2 = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
+
 FAMILIES: dict[str, Family] = {
     "llama": Family("llama", "llama", _llama, permutes=True),
     "qwen2": Family("qwen2", "qwen2"),
@@ -159,7 +184,21 @@ FAMILIES: dict[str, Family] = {
     "gemma": Family("gemma", "gemma2", _gemma, norm_shift=-1.0),
     "gemma2": Family("gemma2", "gemma2", _gemma2, norm_shift=-1.0),
     "gemma3": Family("gemma3_text", "gemma3", _gemma3, norm_shift=-1.0),
-    "gpt2": Family("gpt2", "gpt2", _gpt2, transposes=True),
+    "gpt2": Family("gpt2", "gpt2", _gpt2, transposes=_GPT2),
+    "gpt-oss": Family(
+        "gpt_oss",
+        "gpt_oss",
+        _gpt_oss,
+        transposes=_EXPERTS,
+        further={
+            "ffn_gate_exps.weight": "mlp.experts.gate_up_proj",
+            "ffn_up_exps.weight": "mlp.experts.gate_up_proj",
+            "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
+            "ffn_up_exps.bias": "mlp.experts.gate_up_proj_bias",
+            "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
+        },
+        interleaves=True,
+    ),
     "starcoder2": Family("starcoder2", "starcoder2"),
     "stablelm": Family("stablelm", "stablelm", _stablelm),
 }

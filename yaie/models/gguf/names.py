@@ -10,7 +10,6 @@ from yaie.models.gguf.header import TensorInfo
 from yaie.models.gguf.parts import Model
 from yaie.models.gguf.stored import Entry, Piece
 
-_TRANSPOSED = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
 _GATE_FIRST = ("ffn_gate_exps", "ffn_up_exps")
 """Of a layer's experts, which transformers holds in one tensor."""
 
@@ -21,7 +20,7 @@ def entries(path: Path, model: Model, config: Any, name: str, family: Family) ->
     config: a transformers PretrainedConfig. name: the file's architecture.
     Raises ModelError that names tensors which this architecture does not have.
     """
-    known = _their_names(config, name)
+    known = _their_names(config, name, family)
     unknown = [one for one in model.tensors if one not in known and one not in FACTORS]
     if unknown:
         raise ModelError(
@@ -34,7 +33,7 @@ def entries(path: Path, model: Model, config: Any, name: str, family: Family) ->
     for one in sorted(set(model.tensors) - set(FACTORS), key=_in_order):
         file, info = model.tensors[one]
         found.setdefault(known[one], []).append(_piece(file, info, config, family))
-    return {theirs: _entry(pieces) for theirs, pieces in found.items()}
+    return {theirs: _entry(pieces, family) for theirs, pieces in found.items()}
 
 
 def _in_order(name: str) -> tuple[str, bool]:
@@ -42,7 +41,7 @@ def _in_order(name: str) -> tuple[str, bool]:
     return name.replace(up, gate), up in name
 
 
-def _their_names(config: Any, name: str) -> dict[str, str]:
+def _their_names(config: Any, name: str, family: Family) -> dict[str, str]:
     """transformers' names by llama.cpp's, through a model without weights and the gguf package's table.
 
     As `get_gguf_hf_weights_map` of transformers, which looks at each of a model's modules again with a
@@ -66,7 +65,11 @@ def _their_names(config: Any, name: str) -> dict[str, str]:
             processor.perform_fallback_tensor_mapping(found, suffix, "", theirs)
         else:
             found[known + suffix] = theirs
-    return {_with_suffix(ours): theirs for ours, theirs in found.items()}
+    names = {_with_suffix(ours): theirs for ours, theirs in found.items()}
+    for layer in range(config.num_hidden_layers):
+        for ours, theirs in family.further.items():
+            names[f"blk.{layer}.{ours}"] = f"model.layers.{layer}.{theirs}"
+    return names
 
 
 def _with_suffix(name: str) -> str:
@@ -93,13 +96,16 @@ def _piece(file: int, info: TensorInfo, config: Any, family: Family) -> Piece:
         info.kind,
         heads=heads,
         shift=family.norm_shift if name.endswith("norm.weight") else 0.0,
-        transposed=family.transposes and name.endswith(_TRANSPOSED),
+        transposed=name.endswith(family.transposes),
     )
 
 
-def _entry(pieces: list[Piece]) -> Entry:
+def _entry(pieces: list[Piece], family: Family) -> Entry:
     shape = pieces[0].result_shape
     if len(pieces) == 1:
         return Entry((pieces[0],), shape=shape)
+    if family.interleaves:
+        together = len(pieces) * shape[-1]
+        return Entry(tuple(pieces), shape=(*shape[:-1], together), interleaved=True)
     joined = sum(piece.shape[1] for piece in pieces)
     return Entry(tuple(pieces), 1, (shape[0], joined, *shape[2:]))

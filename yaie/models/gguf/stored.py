@@ -26,7 +26,7 @@ class Piece:
     """A tensor of a file. file: its number. start: where in it, in bytes. shape, kind: as in
     `header.TensorInfo`. heads: of llama.cpp's order of rows, in which both halves of a head's rotary
     pairs alternate; 0 if rows are in order. shift: to be added to each number. transposed: the wanted
-    tensor is [columns, rows]."""
+    tensor is [..., columns, rows]."""
 
     file: int
     start: int
@@ -38,16 +38,21 @@ class Piece:
 
     @property
     def result_shape(self) -> tuple[int, ...]:
-        return self.shape[::-1] if self.transposed else self.shape
+        if not self.transposed:
+            return self.shape
+        *before, rows, columns = self.shape
+        return (*before, columns, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one wanted tensor is made of: pieces, joined along `axis`. shape: it has then."""
+    """What one wanted tensor is made of: pieces, joined along `axis`, or, interleaved, along the last
+    one with a number of each in turn. shape: it has then."""
 
     pieces: tuple[Piece, ...]
     axis: int = 0
     shape: tuple[int, ...] = ()
+    interleaved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class TensorList:
 
 def _entry(values: dict[str, Any]) -> Entry:
     pieces = (Piece(**(one | {"shape": tuple(one["shape"])})) for one in values["pieces"])
-    return Entry(tuple(pieces), values["axis"], tuple(values["shape"]))
+    return Entry(tuple(pieces), values["axis"], tuple(values["shape"]), values["interleaved"])
 
 
 class GgufTensor:
@@ -90,6 +95,8 @@ class GgufTensor:
         if len(pieces) == 1:
             return self._piece(pieces[0], index)
         whole = [self._piece(one, (slice(None),) * len(one.shape)) for one in pieces]
+        if self._entry.interleaved:
+            return torch.stack(whole, -1).flatten(-2)[index]
         return torch.cat(whole, axis)[index]
 
     def blocks(self, kinds: Container[int]) -> tuple[int, Tensor] | None:
@@ -103,6 +110,23 @@ class GgufTensor:
         rows = self._bytes(piece)
         self._read(rows.numel())
         return piece.kind, rows[_row_order(piece)] if piece.heads else rows.clone()
+
+    def expert_blocks(self, kinds: Container[int]) -> tuple[int, Tensor] | None:
+        """(ggml's number of their type, their blocks [experts, out, bytes of a row] uint8) of experts
+        [experts, in, out] that are stored in one of these types, each output's numbers in a row; else
+        None."""
+        pieces, is_one = self._entry.pieces, len(self._entry.pieces) == 1
+        kind = pieces[0].kind
+        if kind not in kinds or {piece.kind for piece in pieces} != {kind}:
+            return None
+        if not all(piece.transposed and len(piece.shape) == 3 for piece in pieces):
+            return None
+        if not (is_one or self._entry.interleaved):
+            return None
+        rows = [self._bytes(piece) for piece in pieces]
+        self._read(sum(one.numel() for one in rows))
+        # Numbers that take turns in the last axis are rows that do.
+        return kind, rows[0].clone() if is_one else torch.stack(rows, 2).flatten(1, 2)
 
     def _bytes(self, piece: Piece) -> Tensor:
         """[..., bytes of a row] uint8: the file itself."""
@@ -118,7 +142,7 @@ class GgufTensor:
     def _piece(self, piece: Piece, index: tuple[slice, ...]) -> Tensor:
         """Rows are read as far as they are wanted; of a row, all."""
         if piece.transposed:
-            index = index[::-1]
+            index = (*index[:-2], index[-1], index[-2])
         rows = self._bytes(piece)
         if piece.heads:
             # A vector (a bias) is one row in the file: its numbers are what is permuted.
@@ -129,7 +153,7 @@ class GgufTensor:
         else:
             rows = rows[index[:-1]]
         numbers = self._numbers(rows, piece)[..., index[-1]]
-        return numbers.t() if piece.transposed else numbers
+        return numbers.mT if piece.transposed else numbers
 
     def _numbers(self, rows: Tensor, piece: Piece) -> Tensor:
         """[..., bytes of a row] to [..., columns]."""
