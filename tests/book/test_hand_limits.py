@@ -84,5 +84,32 @@ def test_the_balance_of_newer_cards():
     assert "281 rows on a B200, 469 on a GB300, 568 on a Rubin" in text
     assert [round(flops / 8 / 4) for flops in (9000, 15_000)] == [281, 469]
     assert round(50_000 / 22 / 4) == 568
-    assert "That is 2,273 FLOPs per byte in four bits, and 2,041" in text
-    assert [round(50_000 / 22), round(40_000 / 19.6)] == [2273, 2041]
+    assert "That is 2,273 FLOPs per byte in four bits, and 1,717" in text
+    assert [round(50_000 / 22), round(40_000 / 23.3)] == [2273, 1717]
+
+
+def test_what_a_part_of_the_rows_saves():
+    """Sequence parallelism, and sums beside arithmetic: a prompt of 8,192 tokens on four ranks."""
+    vector, ranks = 8192 * 4096 * 2, 4
+    sent = 2 * (ranks - 1) / ranks * vector
+    text = _words("tensor-parallel")
+    assert round(vector / 1e6) == 67
+    assert round(sent / 1e6) == 101
+    assert round(sent / 400e9 * 1e6) == 252
+    assert "= 101 MB from each rank, in 252 µs" in text
+    norm = 4 * vector / COPY * 1e6
+    assert (round(norm), round(norm / ranks)) == (63, 16)
+    assert "67 MB four times: 63 µs at a copy's rate, and 16 on a fourth of the rows" in text
+    products = 2 * LAYER * 8192 / ranks
+    assert round(products / 1e12, 2) == 0.89
+    assert round(products / 600e12 * 1e3, 1) == 1.5
+    assert round(2 * sent / 400e9 * 1e3, 1) == 0.5
+    assert round(sent / 400e9 * 1e6 / 4) == 63
+    assert "only the last piece's 63 µs are waited for" in text
+
+
+def test_the_error_of_a_score():
+    text = _words("quantization")
+    assert "$\\sqrt{0.9 \\cdot 0.1 / 300} = 1.7\\%$, and 10,000 leave 0.3%" in text
+    assert round(math.sqrt(0.09 / 300), 3) == 0.017
+    assert math.sqrt(0.09 / 10_000) == 0.003

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 
 from book.tools.blocks import read_chapter
 from book.tools.contents import SHEETS
@@ -114,3 +115,34 @@ def test_pairs_are_drawn_from_the_evidence():
     )
     with pytest.raises(EvidenceError, match="no runs in pairs"):
         render_pairs("memory")
+
+
+def test_the_levels_of_a_gpu_are_those_of_the_evidence():
+    found, drawn = load("gpu")["properties"], svg("gpu-levels")
+    assert f"one SM of {found['sms']}<" in drawn
+    assert f">{found['registers_per_sm']:,} registers of 32 bits<" in drawn
+    assert f"up to {found['shared_kib_per_sm']:.0f} KiB<" in drawn
+
+
+def test_the_errors_that_are_drawn_are_those_of_the_three_grids():
+    """The chapter's group of eight weights, rounded to the points of each grid."""
+    weights = [-3.75, 1.6, 0.2, -0.8, 2.55, 1.25, -0.15, 3.45]
+    halves = [code / 2 for code in range(-8, 8)]
+    e2m1 = [sign * 0.625 * x for x in (0, 0.5, 1, 1.5, 2, 3, 4, 6) for sign in (1, -1)]
+    scaled = torch.tensor(weights) * 448 / 3.75
+    e4m3 = (scaled.to(torch.float8_e4m3fn).float() * 3.75 / 448).tolist()
+    errors = [
+        max(min(abs(point - weight) for point in grid) for weight in weights)
+        for grid in (halves, e2m1, e4m3)
+    ]
+    drawn = re.findall(r">largest error ([\d.]+)<", svg("grids"))
+    assert drawn == [f"{error:.2f}" for error in errors]
+
+
+def test_the_empty_share_of_a_pipeline_is_that_of_the_formula():
+    shares = [(4 - 1) / (m + 4 - 1) for m in (1, 4)]
+    drawn = svg("stages")
+    assert [f"{share:.0%}" for share in shares] == ["75%", "43%"]
+    assert "a step in one piece: 75% empty<" in drawn
+    assert "in four microbatches: 43%<" in drawn
+    assert drawn.count(">a<") == 16
