@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import torch
 
 from book.tools.blocks import read_chapter
 from book.tools.contents import SHEETS
@@ -75,54 +74,6 @@ def test_the_defaults_that_are_drawn_are_those_in_force():
     for name in ("block_size", "max_num_seqs", "policy"):
         assert f">{name}<" in drawn
         assert f">{getattr(config, name)}<" in drawn
-
-
-def test_the_gpu_that_is_drawn_has_as_many_multiprocessors_as_the_measured_one():
-    [others] = re.findall(r'<path d="(M[^"]*z)" stroke-width="0.8"/>', svg("gpu-map"))
-    assert others.count("M") == load("gpu")["properties"]["sms"] - 1
-    assert ">131 more<" in svg("gpu-map")
-    assert others.count("M") == 131
-
-
-def test_weights_are_drawn_at_the_points_that_they_are_rounded_to():
-    drawn = re.findall(
-        r'data-grid="(\d)" data-weight="([^"]+)" data-becomes="([^"]+)"><path d="'
-        r"M([\d.]+) \d+ L([\d.]+) ",
-        svg("grids"),
-    )
-    assert len(drawn) == 3 * 8
-    page = (SOURCE / "quantization.md").read_text("utf-8")
-    [row] = re.findall(r"^\| weight \|(.*)\|$", page, flags=re.M)
-    weights = torch.tensor([float(cell.replace("−", "-")) for cell in row.split("|")])
-    halves = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-    points = torch.cat([-halves.flip(0)[:-1], halves]) * 0.625
-    scale = float(weights.abs().max()) / 448
-    right = [
-        (weights / 0.5).round().clamp(-8, 7) * 0.5,
-        points[(weights[:, None] - points).abs().argmin(1)],
-        (weights / scale).to(torch.float8_e4m3fn).float() * scale,
-    ]
-    for grid, becomes in enumerate(right):
-        mine = [tuple(map(float, one[1:])) for one in drawn if one[0] == str(grid)]
-        assert [one[0] for one in mine] == pytest.approx(weights.tolist())
-        assert [one[1] for one in mine] == pytest.approx(becomes.tolist(), abs=1e-5)
-        for weight, point, *at in mine:
-            assert at == pytest.approx([360 + 82 * weight, 360 + 82 * point], abs=0.1)
-
-
-def test_the_zones_of_a_step_are_those_of_the_table():
-    rows = dict(
-        re.findall(r"^\| `(\w+)` \| (.+) \|$", (SOURCE / "cuda-graphs.md").read_text("utf-8"), re.M)
-    )
-    assert rows["begins"] == "0 1 | 2 5, and 5 at the end"
-    tokens = rows["token_ids"].replace("`", "").replace("|", "").split()
-    positions = rows["positions"].replace("|", "").split()
-    texts = re.findall(r">([^<>]+)</text>", svg("step-zones"))
-    assert texts[texts.index("token_ids") + 1 :][: len(tokens)] == tokens
-    # Padding has no position that is drawn, but for that of the decodes' zone.
-    assert texts[texts.index("at position") + 1 :][:5] == positions[:5]
-    begins = texts.index("begins")
-    assert texts[begins + 1 : begins + 5] == ["0", "1", "2", "5, 5"]
 
 
 def test_the_stacked_rows_add_up():
