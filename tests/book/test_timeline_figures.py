@@ -161,3 +161,40 @@ def test_the_answer_about_chunks_is_what_happens():
         sum(step["tokens"].values()) for step in kept("chunked-prefill")["tracks"]["whole"]["steps"]
     )
     assert f"computes {longest} tokens instead of {quiet}" in right_answer("chunked-prefill")
+
+
+def test_a_step_of_the_figure_takes_what_such_steps_were_measured_to_take():
+    trace = kept("chunked-prefill")
+    files = {name: json.loads((ROOT / f"book/evidence/{name}.json").read_text("utf-8"))
+             for name in ("time_company", "time_chunks")}  # fmt: skip
+    times = dict(map(tuple, trace["times"]))
+    for size in (1, 2, 4, 8, 16, 32):
+        assert times[size] == round(files["time_company"]["sizes"][str(size)]["step_ms"], 2)
+    run = files["time_chunks"]["budgets"]["64"]
+    assert times[64] == round(run["first_token_ms"] / run["steps"], 2)
+    assert max(times) == files["time_chunks"]["prompt"] + files["time_chunks"]["talkers"]
+    rising = list(pairwise(trace["times"]))
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in rising)
+
+
+def test_the_height_in_milliseconds_is_on_the_lines_between_measured_steps(browser):
+    trace = kept("chunked-prefill")
+    page = browser.new_page()
+    for name in ("base", "stage", "timeline", "chunked-prefill"):
+        page.add_script_tag(path=str(ROOT / f"book/theme/figures/{name}.js"))
+    tokens = [3, 4, 16, 51, 64, 163, 1504]
+    shown = page.evaluate(
+        "([times, all]) => all.map((tokens) => chunkedPrefill.milliseconds(times, tokens))",
+        [trace["times"], tokens],
+    )
+    page.close()
+
+    def between(count: int) -> float:
+        (low, a), (high, b) = next(
+            (one, two) for one, two in pairwise(trace["times"]) if one[0] <= count <= two[0]
+        )
+        return float(a * (high - count) + b * (count - low)) / (high - low)
+
+    assert shown == pytest.approx([between(count) for count in tokens])
+    quiet, _, small, _, _, whole, _ = shown
+    assert small < 1.5 * quiet < whole / 4

@@ -45,8 +45,8 @@
       const sized = new ResizeObserver((entries) => {
         const width = entries.filter(({ target }) => target === this.stage).map(({ contentRect }) => Math.round(contentRect.width))[0];
         if (width && width !== this.width) this.fit(width);
-        // A state that was not foreseen is taller: from now on all are.
-        else if (this.measured) this.keep({ stage: this.stage.offsetHeight, said: this.said.offsetHeight });
+        // A state that was not foreseen is taller: from now on all are. In a window without width all words are below each other.
+        else if (this.measured && this.stage.clientWidth) this.keep({ stage: this.stage.offsetHeight, said: this.said.offsetHeight });
       });
       [this.stage, this.said].forEach((element) => sized.observe(element));
       new IntersectionObserver(([entry]) => {

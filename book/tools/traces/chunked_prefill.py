@@ -1,12 +1,18 @@
-"""A long prompt among three that are answering, under three settings of the same scheduler."""
+"""A long prompt among three that are answering, under three settings of the same scheduler.
 
+What a step takes was measured: decodes alone (book/evidence/time_company.json), and steps with a chunk
+of a prompt (time_chunks.json), whose time and tokens are means over the steps of a run.
+"""
+
+import json
 from typing import Any
 
-from book.tools.traces import Part, Trace
+from book.tools.traces import ROOT, Part, Trace
 from book.tools.traces._timeline import FOUR, Moment, listed, run
 from yaie.explore.timeline import Job
 
 LAB = "scheduler"
+EVIDENCE = ROOT / "book/evidence"
 
 TALKERS = ("A", "B", "D")
 LONG = "E"
@@ -28,7 +34,7 @@ LABELS = {
 
 
 def record(part: Part) -> Trace:
-    """A track for each setting; a step of the figure is a step of the engine."""
+    """A track for each setting; a step of the figure is a step of the engine. times: [tokens, ms]."""
     jobs = [Job(name, *FOUR[name]) for name in TALKERS]
     jobs.append(Job(LONG, PROMPT, AFTER + 2, arrives=ARRIVES))
     shown = {key: _window(run(part, jobs, **setting)) for key, setting in SETTINGS.items()}
@@ -45,7 +51,23 @@ def record(part: Part) -> Trace:
     return {
         "tracks_label": "Prompts",
         "tracks": {key: _track(key, moments) | scale for key, moments in shown.items()},
+        "times": _times(),
     }
+
+
+def _times() -> list[list[float]]:
+    """Measured steps, from few tokens to many: of decodes alone, then of chunks beside decodes."""
+    decodes = json.loads((EVIDENCE / "time_company.json").read_text("utf-8"))["sizes"]
+    measured = json.loads((EVIDENCE / "time_chunks.json").read_text("utf-8"))
+    chunks = sorted(
+        (
+            (measured["prompt"] + measured["talkers"] * run["steps"]) / run["steps"],
+            run["first_token_ms"] / run["steps"],
+        )
+        for run in measured["budgets"].values()
+    )
+    few = [(int(size), run["step_ms"]) for size, run in decodes.items() if int(size) < chunks[0][0]]
+    return [[round(tokens, 1), round(ms, 2)] for tokens, ms in [*sorted(few), *chunks]]
 
 
 def _window(moments: list[Moment]) -> list[Moment]:
