@@ -14,7 +14,7 @@ from book.tools.cards import SERVED
 from book.tools.contents import chapter_pages
 from book.tools.markup import escape
 from book.tools.mdbook import ROOT
-from book.tools.minutes import minutes_of_articles
+from book.tools.minutes import WORDS_A_MINUTE, minutes_of_articles
 from yaie.curriculum.manifest import Curriculum, Lab, load_curriculum
 from yaie.curriculum.progress import Progress
 
@@ -43,8 +43,9 @@ def _lead(labs: Curriculum) -> str:
     return (
         f"<p>{len(labs.labs)} labs, about {hours} hours in all, and you need not do all of them. Labs "
         f"1, 3 and 6 fill a weekend ({weekend} hours), 1 to 8 make an engine ({engine}), 9 to 12 or 13 "
-        f"to 16 its kernels ({triton} and {cuda}). The articles alone take about "
-        f"{_hours(minutes_of_articles())} hours to read.</p>"
+        f"to 16 its kernels ({triton} and {cuda}). To read the articles takes about "
+        f"{_hours(minutes_of_articles())} hours, at {WORDS_A_MINUTE} words a minute and without their "
+        "sums and questions. The parts from Reference on are for looking up.</p>"
         "<p>An arrow leads from a lab to one that builds on it, and a colour is a part of the book. You "
         "can skip any lab: the engine then runs the reference's part.</p>"
     )

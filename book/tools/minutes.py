@@ -64,8 +64,8 @@ def with_listings(page: str) -> str:
 
 
 def minutes_of_articles() -> int:
-    """What the pages before the reference say that they take to read, sheets left out."""
-    contents = (SOURCE / "SUMMARY.md").read_text("utf-8").partition("\n# Reference\n")[0]
+    """What the pages before those on using the engine say that they take to read, sheets left out."""
+    contents = (SOURCE / "SUMMARY.md").read_text("utf-8").partition("\n# Using the engine\n")[0]
     pages = [found["page"] for found in SUMMARY_LINE.finditer(contents)]
     texts = [with_listings(page) for page in pages if not page.startswith((SHEETS, EXPLORATIONS))]
     return sum(reading_minutes(text) for text in texts if "{{#minutes}}" in text)

@@ -39,16 +39,19 @@ def render_pairs(name: str) -> str:
 
 
 def _pair(x: float, step: float, pair: tuple[float, float], ratio: float, most: float) -> str:
-    wide = step / 2 - 9
+    wide = step / 2 - 5
     bars = "".join(
-        f'<rect x="{x + 6 + i * (wide + 3):.1f}" y="{TOP + TALL - TALL * rate / most:.1f}" '
+        f'<rect x="{x + 3 + i * (wide + 3):.1f}" y="{TOP + TALL - TALL * rate / most:.1f}" '
         f'width="{wide:.1f}" height="{TALL * rate / most:.1f}" stroke="currentColor" '
         f'fill-opacity="{shade}"/>'
         for i, (rate, shade) in enumerate(zip(pair, (0.45, 0.12), strict=True))
     )
-    middle = x + step / 2
+    rates = "".join(
+        f'<text x="{x + 3 + i * (wide + 3) + wide / 2:.1f}" y="{TOP + TALL + 17}" '
+        f'text-anchor="middle" font-size="12">{rate:,.0f}</text>'
+        for i, rate in enumerate(pair)
+    )
     return (
-        f'{bars}<text x="{middle:.1f}" y="{TOP + TALL + 18}" text-anchor="middle">'
-        f'{pair[0]:,.0f}</text><text x="{middle:.1f}" y="{TOP + TALL + 38}" text-anchor="middle" '
+        f'{bars}{rates}<text x="{x + step / 2:.1f}" y="{TOP + TALL + 38}" text-anchor="middle" '
         f'font-weight="600">{ratio:.2f} times</text>'
     )

@@ -294,6 +294,9 @@ def test_a_checkout_is_known_by_its_commit_and_what_lies_inside_another_is_not(
     git("init", "-q")
     git("commit", "-q", "--allow-empty", "-m", "x")
     commit = git("rev-parse", "HEAD")
+    evidence = tmp_path / "book/evidence"
+    evidence.mkdir(parents=True)
+    (evidence / "recorded.json").touch()
     assert said_of(tmp_path) == {"commit": commit, "dirty": False}
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "file").touch()

@@ -13,7 +13,7 @@ from yaie.curriculum.manifest import load_curriculum
 
 SUMMARY = (SOURCE / "SUMMARY.md").read_text("utf-8")
 # Parts 0 to V: what is read from front to back.
-PATH = SUMMARY.partition("# Start here")[2].partition("# Reference")[0]
+PATH = SUMMARY.partition("# Start here")[2].partition("# Using the engine")[0]
 LISTED = re.compile(r"^- \[[^]]+\]\((?P<page>[\w-]+)\.md\)", re.M)
 # A list: there is nothing to ask.
 TABLES = {"not-here"}

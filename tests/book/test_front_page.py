@@ -40,7 +40,7 @@ def test_the_first_page_says_how_many_labs_there_are_and_how_long_they_take():
 
 
 def test_its_hours_are_the_sum_of_what_the_pages_say(built):
-    contents = (SOURCE / "SUMMARY.md").read_text("utf-8").partition("\n# Reference\n")[0]
+    contents = (SOURCE / "SUMMARY.md").read_text("utf-8").partition("\n# Using the engine\n")[0]
     pages = re.findall(r"\]\(([\w-]+)\.md\)", contents)
     said = [
         int(minutes)

@@ -10,6 +10,7 @@ import pytest
 
 from book.tools.mdbook import ROOT
 from book.tools.traces import reference, trace_file, whole_game
+from book.tools.traces._asides import QUIET
 from book.tools.traces._timeline import BLOCK_SIZE, FOUR
 from tests.book.reading import reading
 
@@ -107,12 +108,29 @@ class TestStates:
             assert all(state["pool"][block][2] == BLOCK_SIZE for block in blocks)
             used = {block for table in state["tables"].values() for block in table}
             assert all(set(own) <= used for _, own, locks in state["tree"] if locks)
+            assert not any(set(own) & used for _, own, locks in state["tree"] if not locks)
 
     def test_a_block_that_is_in_no_table_and_not_in_the_tree_is_empty(self, states):
         for state in states:
             used = {block for table in state["tables"].values() for block in table}
             used |= {block for _, own, _ in state["tree"] for block in own}
             assert {b for b, entry in enumerate(state["pool"]) if entry} == used
+
+
+@pytest.mark.parametrize("track", TRACKS)
+def test_a_step_in_which_requests_only_decode_says_something_besides(track):
+    said = [step["say"] for step in TRACE["tracks"][track]["steps"]]
+    assert not [words for words in said if QUIET.fullmatch(words)]
+    assert len(set(said)) > 25
+
+
+def test_one_by_one_each_token_takes_a_step(page):
+    plenty = TRACE["tracks"]["plenty"]
+    alone = [
+        page.evaluate("([track, at]) => wholeGame.alone(track, at)", [plenty, n])
+        for n in (0, 2, 58)
+    ]
+    assert alone == [0, 5, sum(answer for _, answer in FOUR.values())]
 
 
 @pytest.mark.parametrize("track", ["plenty"])

@@ -71,7 +71,9 @@ def _git() -> dict[str, Any] | None:
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != ROOT:
             return None  # a package installed somewhere inside of another project
-        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+        # What earlier runs of this checkout have recorded is not code.
+        changed = git("status", "--porcelain", "--", ".", ":(exclude)book/evidence")
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(changed)}
     except (OSError, subprocess.SubprocessError):
         return None
 

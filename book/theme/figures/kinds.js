@@ -7,7 +7,8 @@
 
   /** Steps through data.steps, through those of one of data.tracks, or through spec.steps(data). spec.alike: all
       states have one height, and only what is said must be measured. spec.settings(figure): more controls; spec.shown(figure,
-      step) then brings them to the step that is shown. spec.together: all tracks are drawn at once. */
+      step) then brings them to the step that is shown. spec.together: all tracks are drawn at once. spec.beat(steps, index):
+      how many times as long as usual a step is shown in play. */
   function stepped(name, spec) {
     customElements.define(`yaie-${name}`, class extends Figure {
       begin() {
@@ -43,6 +44,7 @@
       }
       drawAt(stage, index) { return this.draw(stage, this.track, index); }
       shown() { spec.shown?.(this, this.steps[this.index]); }
+      beat(index) { return spec.beat?.(this.steps, index) ?? 1; }
 
       states() {
         const tracks = this.chosen ? Object.values(this.data.tracks) : [this.data];

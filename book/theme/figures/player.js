@@ -39,6 +39,8 @@ yaie.player = (() => {
     const stride = () => Math.max(1, Math.ceil(figure.last / STOPS));
     /** ms from one stop to the next. */
     const pause_ = () => Math.max(FASTEST, Math.min(SLOWEST, WHOLE / Math.max(1, figure.last / stride()))) / Number(speed.value);
+    /** The same for one stop, of which its figure may say how many times as long it is shown. */
+    const shown = (index) => pause_() * (figure.beat?.(index) ?? 1);
 
     function pause() {
       clearTimeout(clock);
@@ -56,9 +58,9 @@ yaie.player = (() => {
       }, ms * LOOKS);
     }
     function tick() {
-      figure.go(following(), pause_());
+      figure.go(following(), shown(following()));
       if (figure.index >= figure.last) pause();
-      else wait(pause_());
+      else wait(shown(figure.index));
     }
     function toggle() {
       if (isPlaying()) { pause(); return; }

@@ -106,21 +106,29 @@ const roofline = (() => {
       text(edges.left + 6, edges.top + 12, 'FLOP/s')];
   }
 
-  /** The slope of the bandwidth up to the ridge, then the flat roof; the least of what was measured dashed. */
+  /** The slope of the bandwidth up to the ridge, then the flat roof; the least of what was measured dashed, with its ridge. */
   function roof(machine, { x, y, top, edges }) {
     const [least, most] = machine.compute;
-    const ridge = most / machine.bandwidth;
+    const [ridge, first] = [most, least].map((peak) => peak / machine.bandwidth);
     const foot = Math.max(10 ** INTENSITY[0], 10 ** (top - DECADES) / machine.bandwidth);
     const path = `M ${x(foot)} ${y(foot * machine.bandwidth)} L ${x(ridge)} ${y(most)} L ${edges.right} ${y(most)}`;
-    const flat = `M ${x(least / machine.bandwidth)} ${y(least)} L ${edges.right} ${y(least)}`;
+    const flat = `M ${x(first)} ${y(least)} L ${edges.right} ${y(least)}`;
     const stroke = { fill: 'none', stroke: 'currentColor' };
     return [svg('path', { d: path, ...stroke, 'stroke-width': 2.5, 'data-key': 'roof', 'data-thing': 'roof' }),
       svg('path', { d: flat, ...stroke, 'stroke-width': 1.2, 'stroke-dasharray': '5 4', 'data-key': 'least', 'data-thing': 'roof' }),
+      svg('rect', { x: x(first), y: y(least), width: x(ridge) - x(first), height: edges.bottom - y(least), fill: 'var(--y-grey-soft)',
+        'fill-opacity': 0.6, 'data-key': 'ridges', 'data-thing': 'ridge' }),
       svg('line', { x1: x(ridge), x2: x(ridge), y1: y(most), y2: edges.bottom, stroke: 'currentColor',
         'stroke-width': 1, 'stroke-dasharray': '2 4', 'data-key': 'ridge', 'data-thing': 'ridge' }),
       text(edges.right - 4, y(most) - 6, `${scaled(most, 'FLOP/s')}`, { anchor: 'end', 'data-key': 'most', 'data-thing': 'roof' }),
-      text(x(ridge) + 5, edges.bottom - 6, `balance: ${Math.round(ridge)}`, { 'data-key': 'ridge-name', 'data-thing': 'ridge' }),
+      text(x(ridge) + 5, edges.bottom - 6, `balance: ${between(first, ridge)}`, { 'data-key': 'ridge-name', 'data-thing': 'ridge' }),
       text(x(foot) + 8, y(foot * machine.bandwidth) + 20, scaled(machine.bandwidth, 'B/s'), { 'data-key': 'slope', 'data-thing': 'roof' })];
+  }
+
+  /** "159 to 185", or "5.8 to 7.3" where they are small. */
+  function between(low, high) {
+    const [from, to] = [low, high].map((value) => (value < 10 ? value.toFixed(1) : count(Math.round(value))));
+    return from === to ? from : `${from} to ${to}`;
   }
 
   const SHAPES = { // decode is a disc, prefill a square: told apart without colour

@@ -50,7 +50,10 @@ const wholeGame = (() => {
     return found;
   }
 
-  return { states, runs };
+  /** How many steps it takes to get these tokens one request after the other: one for each. */
+  const alone = (track, index) => states(track).slice(0, index + 1).reduce((sum, { pieces }) => sum + Object.keys(pieces).length, 0);
+
+  return { states, runs, alone };
 })();
 
 (() => {
@@ -222,8 +225,14 @@ const wholeGame = (() => {
       [...'model'].map((letter, at) => text(middle, centre + 4 + 15 * (at - 2), letter, { anchor: 'middle', bold: true })));
   }
 
-  /** How long all steps took, where that was measured, beside one request after the other: at the end, for the chapter
-   * asks how many steps there are. */
+  /** How many steps these tokens have taken, and how many they would take one request after the other. */
+  function counted(track, index) {
+    const steps = `Steps so far${index ? `: ${index}` : ''}`;
+    if (!track.ms || !index) return steps;
+    return `${steps}. One by one: ${wholeGame.alone(track, index)}`;
+  }
+
+  /** How long all steps took, where that was measured, beside one request after the other. */
   const measured = ({ ms, steps }, index) =>
     (ms && index === steps.length - 1 ? `${ms[0]} ms; one by one ${ms[1]} ms` : '');
 
@@ -235,6 +244,8 @@ const wholeGame = (() => {
 
   yaie.stepped('whole-game', {
     alike: true,
+    // A step that says nothing new is passed quickly, and the others can be read.
+    beat: (steps, index) => (steps[index].say === steps[index - 1]?.say ? 0.75 : 3),
     draw(stage, step, track, index) {
       const state = wholeGame.states(track)[index];
       const width = room(stage), narrow = isNarrow(stage);
@@ -256,7 +267,7 @@ const wholeGame = (() => {
         text(right, top, `KV pool: ${used} of ${state.pool.length} blocks in use`, { bold: true, size: 13 }),
         text(right, forest, 'Radix tree', { bold: true, size: 13 }),
         ...tree(right, forest + 8, chip, deep, state),
-        text(1, past, 'Steps so far', { bold: true, size: 13 }),
+        text(1, past, counted(track, index), { bold: true, size: 13 }),
         ...history(22, past + 9, width, track, index),
         ...pool(right + 1, top + 8, pitch, 8, state)));
     },

@@ -11,6 +11,7 @@ from typing import Any
 
 from book.tools.evidence import load
 from book.tools.traces import Part, Trace
+from book.tools.traces._asides import PLENTY, SCARCE, add_asides
 from book.tools.traces._game import say
 from book.tools.traces._timeline import FOUR
 from yaie.bench.evidence.four import QUESTIONS, messages
@@ -27,27 +28,17 @@ TRACKS: dict[str, dict[str, Any]] = {
     },
 }
 
-# Of the run with room for all: what can be seen in steps that only decode, by the step's number.
-ASIDES = {
-    6: "The step reads every weight once, 29 MB, for all four.",
-    12: "One after another the four answers would take {alone} steps; together they take {together}.",
-    26: "Three are left, and a step still reads all weights.",
-    40: "D is alone, and a step still reads all weights, for one token.",
-}
-
 
 def record(part: Part) -> Trace:
     """A track for each setting. The answers are the tutor's, drawn greedily, the same in both."""
-    tracks = {key: Run(**settings).track for key, settings in TRACKS.items()}
+    runs = {key: Run(**settings) for key, settings in TRACKS.items()}
+    plenty, scarce = runs["plenty"], runs["scarce"]
     measured = load("start_phases")["four"]
-    tracks["plenty"]["ms"] = [round(measured[key]) for key in ("together_ms", "one_by_one_ms")]
-    steps = tracks["plenty"]["steps"]
-    counts = {
-        "alone": sum(answer for _, answer in FOUR.values()),
-        "together": len(steps) - 1,
-    }
-    for number, words in ASIDES.items():
-        steps[number]["say"] += f" {words.format(**counts)}"
+    plenty.track["ms"] = [round(measured[key]) for key in ("together_ms", "one_by_one_ms")]
+    alone = sum(answer for _, answer in FOUR.values())
+    add_asides(plenty.track["steps"], plenty.states, PLENTY, alone=alone)
+    add_asides(scarce.track["steps"], scarce.states, SCARCE, other=len(plenty.states) - 1)
+    tracks = {key: run.track for key, run in runs.items()}
     return {"tracks_label": "Engine", "tracks": tracks}
 
 
@@ -88,6 +79,7 @@ class Run:
         self._recorder.arrived(self._requests.values())
         self._done: list[str] = []
         self._last: dict[str, Any] = {"pool": [[]] * num_blocks, "tables": {}}
+        self.states: list[dict[str, Any]] = []
         self.track: dict[str, Any] = {
             "label": label,
             "num_blocks": num_blocks,
@@ -143,7 +135,7 @@ class Run:
             "preempted": preempted or [],
             "tables": state["tables"],
             "pool": [list(entry) for entry in self._pool],
-            "tree": [self._node(node) for node in state["tree"]],
+            "tree": _locked_paths([self._node(node) for node in state["tree"]]),
         }
         steps = self.track["steps"]
         words = say(self._last, now, self._requests, len(steps))
@@ -158,7 +150,17 @@ class Run:
             {"say": words, "place": f"step {len(steps)}" if steps else "before step 1"} | changed
         )
         self._last = now
+        self.states.append(now)
 
     def _node(self, node: dict[str, Any]) -> list[Any]:
         path, above = node["path"], node["existing"]
         return [path[above - 1] if above else -1, path[above:], node["locks"]]
+
+
+def _locked_paths(nodes: list[list[Any]]) -> list[list[Any]]:
+    """The nodes of a tree, parents first, with the locks of all below them: a lock is of a path."""
+    ends = {node[1][-1]: node for node in nodes}
+    for above, _, locks in reversed(nodes):
+        if above >= 0:
+            ends[above][2] += locks
+    return nodes
