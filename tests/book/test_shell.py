@@ -59,11 +59,12 @@ ALL_STATES = """async (figure) => {
 
 
 def figure_on(opened: Page, name: str) -> Locator:
-    """The custom element of a figure, with its question put away."""
+    """The custom element of a figure, with its question put away, and the mouse elsewhere."""
     element = opened.locator(f"#figure-{name} [data-name]")
     waive = element.get_by_role("button", name="Show without guessing")
     if waive.count():
         waive.click()
+        opened.mouse.move(0, 0)  # what slides under it would be lit
     return element
 
 
