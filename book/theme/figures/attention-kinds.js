@@ -64,7 +64,7 @@
         found[one.label] = bytes;
         const bound = flops / bytes > data.ridge;
         const says = `${show(bytes, 'bytes')}, ${digits(flops / bytes)} FLOP${digits(flops / bytes) === '1' ? '' : 's'} a byte${bound ? ': arithmetic' : ''}`;
-        const named = `${one.label} · ${one.model}`;
+        const named = isNarrow(stage) ? one.label : `${one.label} · ${one.model}`; // the table has the models, too
         const below = isNarrow(stage) || (named.length + says.length + 2) * 7.4 > inner; // the numbers' line
         const words = below ? lines(named, inner) : [named];
         words.forEach((line, at) => drawn.push(text(LEFT, y + 12 + 15 * at, line)));

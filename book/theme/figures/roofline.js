@@ -186,10 +186,10 @@ const roofline = (() => {
   function say(decode, prefill, values, model) {
     const share = Math.round((100 * decode.kvBytes) / decode.bytes);
     const beyond = Math.max(values.cached, values.chunk) > model.context
-      ? ` (The model itself ends at ${count(model.context)} tokens.)` : '';
+      ? ` (The model ends at ${count(model.context)}.)` : '';
     const requests = values.sequences === 1 ? 'one request' : `${count(values.sequences)} requests`;
     const full = values.asked > values.sequences
-      ? `The card is full with ${count(values.sequences)} of the ${count(values.asked)}: the others wait. ` : '';
+      ? `Only ${count(values.sequences)} of the ${count(values.asked)} fit. ` : '';
     return `${full}Decode of ${requests} is ${decode.bound}-bound at ${short(decode.intensity)} FLOPs per byte, ${share}% `
       + `of its bytes are keys and values: at most ${rate(decode.tokensPerSecond)} tokens/s. `
       + `Prefill of ${count(values.chunk)} tokens is ${prefill.bound}-bound at ${short(prefill.intensity)}: `
@@ -215,7 +215,7 @@ const roofline = (() => {
       const decode = roofline.step(model, machine, { sequences, tokens: 1, cached });
       const prefill = roofline.step(model, machine, { sequences: 1, tokens: chunk, cached: 0 });
 
-      const narrow = isNarrow(stage), width = room(stage), height = narrow ? 250 : 320;
+      const narrow = isNarrow(stage), width = room(stage), height = narrow ? 205 : 300;
       const places = axes(machine.compute[1], width, height);
       const said = say(decode, prefill, { sequences, asked, cached, chunk }, model);
       const each = machine.width * 2 * model.layers * model.kv_heads * model.head_dim * (cached + 1);

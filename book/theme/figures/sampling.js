@@ -106,7 +106,7 @@ const sampling = (() => {
     .ys-key .ys-was { border: 1.5px solid var(--y-line); }
     @media (max-width: 480px) {
       figure.moving .stage table.ys { font-size: 12px; }
-      .ys th, .ys td { padding: 1px 2px; }
+      figure.moving .stage .ys :is(th, td) { padding: 0 2px; line-height: 1.5; }
       .ys .ys-bar { min-width: 46px; }
     }`;
   document.head.append(html('style', {}, STYLE));
