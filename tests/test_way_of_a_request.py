@@ -10,7 +10,7 @@ import pytest
 
 from tests.way import ROOT, Call, Way, steps_of, way_of
 
-MOST_FILES, MOST_LINES = 50, 7_613
+MOST_FILES, MOST_LINES = 50, 7_585
 """On the way, and in them."""
 NOW_AND_THEN = {
     "yaie/system/core_use.py", "yaie/system/processor.py", "yaie/server/logs.py",

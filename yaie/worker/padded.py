@@ -14,7 +14,7 @@ from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import attend_through, sent_tokens
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PaddedMachine:
     """See `yaie.core.contracts.graphs.StepMachine`, and `Worker`. max_model_len: a bound on the keys of
     every sequence. zeros, ones, int_zeros: [seats], filters that are off."""

@@ -151,7 +151,7 @@ class StatefulWorker(Worker):
     def padded_machine(self) -> PaddedMachine:
         """See Worker. Steps are replayed on the one that was made last."""
         plain = super().padded_machine()
-        parts = {one.name: getattr(plain, one.name) for one in fields(plain)}
+        parts = {one.name: getattr(plain, one.name) for one in fields(plain) if one.init}
         self._machine = StatefulMachine(**parts, worker=self)
         return self._machine
 
@@ -188,7 +188,7 @@ def _moved(step: StepInput, which: str) -> tuple[Ints, Ints]:
     return moves[which][rows], step.seats[moves["rows"][rows]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class StatefulMachine(PaddedMachine):
     """See PaddedMachine. worker: whose states these are. unsettled: what steps with chunks have kept,
     by the number of their size, of which there are as many as `sizes` counts."""
