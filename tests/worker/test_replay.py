@@ -12,6 +12,7 @@ import pytest
 from gguf import GGMLQuantizationType
 from transformers import AutoConfig
 
+from tests.marks import nightly_but
 from tests.models.gguf.test_served import wide_model
 from tests.models.gguf.tiny_ggufs import all_as, write_gguf
 from tests.models.own_heads import random_head, with_head
@@ -51,7 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "own head": {"overlap": "off", "speculate": "mtp", "num_drafts": 2},
     "gguf": {"overlap": "off"},  # whose blocks are multiplied as they lie in the file
 }
-REPLAYED = [name for name in SETTINGS if name != "tutor"]
+OFTEN = ("llama", "gemma3", "head", "gguf")
 
 
 def record(model: str, file: Path, **settings: Any) -> LLMEngine:
@@ -96,26 +97,41 @@ def items_of(file: Path) -> Iterator[Any]:
                 return
 
 
+def made(name: str, folder: Path) -> str:
+    """The model of these SETTINGS, in a folder."""
+    if name in ("tutor", "head"):
+        return "tutor"
+    if name == "own head":
+        plain = tiny_model("qwen3_5", folder / "plain")
+        return str(
+            with_head(plain, folder / "headed", random_head(AutoConfig.from_pretrained(plain)))
+        )
+    if name == "gguf":
+        blocks = all_as(GGMLQuantizationType.Q8_0)
+        folder.mkdir()
+        wide = wide_model("llama", folder / "wide")
+        return str(write_gguf(wide, folder / "tiny.gguf", blocks))
+    return str(tiny_model(name, folder))
+
+
+class Recordings(dict[str, Path]):
+    """By the name of its SETTINGS; recorded when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = self._folder / f"{name}.pkl"
+        record(made(name, self._folder / name), self[name], **SETTINGS[name])
+        return self[name]
+
+
 @pytest.fixture(scope="module")
-def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
     folder = tmp_path_factory.mktemp("recordings")
-    made = {name: tiny_model(name, folder / name) for name in ("llama", "gemma3", "qwen3_5")}
-    head = random_head(AutoConfig.from_pretrained(made["qwen3_5"]))
-    blocks = all_as(GGMLQuantizationType.Q8_0)
-    models = {
-        "tutor": "tutor",
-        "llama": made["llama"],
-        "gemma3": made["gemma3"],
-        "head": "tutor",
-        "own head": with_head(made["qwen3_5"], folder / "headed", head),
-        "gguf": write_gguf(wide_model("llama", folder / "wide"), folder / "tiny.gguf", blocks),
-    }
-    assert models.keys() == SETTINGS.keys()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("YAIE_CACHE", str(folder / "cache"))
-        for name, model in models.items():
-            record(str(model), folder / f"{name}.pkl", **SETTINGS[name])
-    return {name: folder / f"{name}.pkl" for name in models}
+        yield Recordings(folder)
 
 
 def all_equal(file: Path) -> str:
@@ -132,7 +148,7 @@ def test_another_process_gives_the_same_results(recordings: dict[str, Path]) -> 
     assert done.stdout == all_equal(recordings["tutor"])
 
 
-@pytest.mark.parametrize("name", REPLAYED)
+@pytest.mark.parametrize("name", nightly_but(OFTEN, [*OFTEN, "own head"]))
 def test_another_worker_gives_the_same_results(
     recordings: dict[str, Path], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -140,7 +156,7 @@ def test_another_worker_gives_the_same_results(
     assert capsys.readouterr().out == all_equal(recordings[name])
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", nightly_but(OFTEN, SETTINGS))
 def test_recording_has_something_of_everything(recordings: dict[str, Path], name: str) -> None:
     """Or the tests above would show little."""
     items = list(items_of(recordings[name]))

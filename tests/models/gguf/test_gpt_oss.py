@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.engine.exact import Case, assert_empty, case_of, outputs, run
+from tests.marks import nightly_but
 from tests.models.gguf.tiny_ggufs import CONTROL, NORMAL, write_gguf
 from tests.models.sharded import load as load_part
 from tests.models.sharded import on_all, shards
@@ -107,7 +108,10 @@ def is_in_blocks(adapter: ModelAdapter) -> tuple[bool, bool]:
     )
 
 
-@pytest.mark.parametrize("backend", [pytest.param("cpu", marks=needs_cpp), "torch"])
+@pytest.mark.parametrize(
+    "backend",
+    [pytest.param("cpu", marks=needs_cpp), pytest.param("torch", marks=pytest.mark.nightly)],
+)
 def test_greedy_tokens_are_those_of_transformers(case: Case, backend: str) -> None:
     """Together, again with their prefixes cached, and in chunks."""
     engine = case.engine(backend=backend)
@@ -120,6 +124,7 @@ def test_greedy_tokens_are_those_of_transformers(case: Case, backend: str) -> No
 
 
 @needs_cpp
+@pytest.mark.nightly
 def test_greedy_tokens_alone_and_after_preemption(case: Case) -> None:
     engine = case.engine(backend="cpu")
     alone = [outputs(run(engine, [prompt]))[0] for prompt in case.prompts[:8]]
@@ -141,7 +146,7 @@ def test_it_is_held_as_small_as_in_the_file(case: Case) -> None:
     assert plain.weight_bytes - packed.weight_bytes == saved
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", nightly_but([2], [2, 4]))
 def test_ranks_multiply_out_their_parts(case: Case, size: int) -> None:
     sequences = random_sequences((1, 17, 33))
     expected = torch.cat(logits_in_two_chunks(load(case.folder).adapter, sequences))
@@ -161,7 +166,11 @@ def test_ranks_multiply_out_their_parts(case: Case, size: int) -> None:
     [
         ({"gate": Type.Q4_0, "up": Type.Q4_0, "down": Type.Q8_0}, True),
         ({"gate": Type.MXFP4, "up": Type.Q8_0, "down": Type.MXFP4}, False),  # two halves differ
-        ({"gate": Type.Q5_1, "up": Type.Q5_1, "down": Type.MXFP4}, False),  # has no products
+        pytest.param(  # which has no products
+            {"gate": Type.Q5_1, "up": Type.Q5_1, "down": Type.MXFP4},
+            False,
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=["other types", "two types", "unpacked"],
 )
