@@ -17,18 +17,21 @@ __device__ void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2
 
 // ANCHOR: scores
 // Two neighbouring numbers of a row, as the instruction takes them: one register.
-__device__ uint32_t pair(const __nv_bfloat16* row) { return *reinterpret_cast<const uint32_t*>(row); }
+__device__ uint32_t pair(const __nv_bfloat16* row) {
+    return *reinterpret_cast<const uint32_t*>(row);
+}
 
-// A warp's 16 queries times its 8 keys. Rows have d numbers, a multiple of 16, one row after the other.
-__global__ void scores_of_a_warp(const __nv_bfloat16* queries, const __nv_bfloat16* keys, float* scores,
-                                 int64_t num_keys, int64_t d) {
+// A warp's 16 queries times its 8 keys. Rows follow each other, of d numbers, a multiple of 16.
+__global__ void scores_of_a_warp(const __nv_bfloat16* queries, const __nv_bfloat16* keys,
+                                 float* scores, int64_t num_keys, int64_t d) {
     const int g = threadIdx.x / 4, t = threadIdx.x % 4;  // as in the table
     const __nv_bfloat16* upper = queries + (16 * blockIdx.y + g) * d;  // row g of A
     const __nv_bfloat16* lower = upper + 8 * d;                        // row g + 8
     const __nv_bfloat16* key = keys + (8 * blockIdx.x + g) * d;        // column g of B
     float c[4] = {0, 0, 0, 0};
     for (int64_t i = 2 * t; i < d; i += 16) {
-        const uint32_t a[4] = {pair(upper + i), pair(lower + i), pair(upper + i + 8), pair(lower + i + 8)};
+        const uint32_t a[4] = {pair(upper + i), pair(lower + i),
+                               pair(upper + i + 8), pair(lower + i + 8)};
         const uint32_t b[2] = {pair(key + i), pair(key + i + 8)};
         mma(c, a, b);
     }
