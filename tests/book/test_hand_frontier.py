@@ -114,16 +114,32 @@ def test_what_deepseek_v4_keeps_for_a_million_tokens():
 
 
 def test_how_many_gpus_a_load_needs():
-    decode = round(256 * 7.9 / 64)
+    rate, bandwidth = 640e12, 4.274e12
+    matrices = (
+        8_030_261_248 - 2 * 128_256 * 4096
+    )  # without the embedding table, and without the head
+    pairs = {"whole": 2048**2 / 2, "half": (2048**2 - 1024**2) / 2}
+    prompts = {
+        name: (2 * matrices * tokens + 524_288 * pairs[name]) / rate
+        for name, tokens in (("whole", 2048), ("half", 1024))
+    }
+    read = 2 * (matrices + 128_256 * 4096) + 64 * (2048 + 128) * 131_072
+    step = read / bandwidth
+    decode = 256 * step / 64
     million = 40 * 256 * 3600 / 1e6
     text = _words("goodput")
-    for prefill in (53, 26):
-        seconds = (prefill + decode) / 1000
-        devices = math.ceil(40 * seconds / 0.7)
-        assert f"{1000 * seconds:.0f} ms" in text
-        assert f"{('four', 'five')[devices - 4]} devices" in text.lower()
-        assert f"{100 * 3 * devices / million:.0f} cents" in text
+    assert f"{1000 * step:.1f} ms at 4,274 GB/s" in text
+    assert f"a 64th of each: {1000 * decode:.0f} ms" in text
+    assert f"or {1000 * prompts['whole']:.0f} ms at the 640 TFLOP/s" in text
+    assert f"its prefill takes {1000 * prompts['half']:.0f} ms" in text
+    for name, gpus in (("whole", 5), ("half", 4)):
+        seconds = prompts[name] + decode
+        assert math.ceil(40 * seconds / 0.7) == gpus
+        assert f"{('four', 'five')[gpus - 4]} devices" in text.lower()
+        assert f"{100 * 3 * gpus / million:.0f} cents" in text
+    assert f"{1000 * prompts['half']:.0f} + {1000 * decode:.0f} = 55 ms" in text
     assert f"{million:.1f} million tokens" in text
-    assert f"{40 * (53 + decode) / 1000:.1f} devices' whole time" in text
+    assert f"{40 * (prompts['whole'] + decode):.1f} devices' whole time" in text
+    assert f"finishes {1 / (prompts['whole'] + decode):.0f} such requests" in text
     assert f"{4 * 3600:,} wait after an hour" in text
     assert 4 * 3600 / 30 == 8 * 60
