@@ -45,6 +45,35 @@ def test_values_and_a_turned_key_are_as_the_text_says():
     assert "$(1, -1)$, which gives (1, 1), and $(1, 1) \\cdot c_2 = 1$" in text
 
 
+def test_making_keys_pays_for_many_queries_and_not_for_one():
+    for name, *cells in _below("latent-attention", "| queries $q$, tokens $n$"):
+        queries, tokens = (int(one.replace(",", "")) for one in re.findall(r"[\d,]*\d", name))
+        made = tokens * 512 * 128 + queries * tokens * 128
+        turned = queries * 128 * 512 + queries * tokens * 512
+        assert cells == [f"{made / 1e6:,.0f}", f"{turned / 1e6:,.0f}"]
+        assert (made < turned) == (queries > 1)
+
+
+def test_experts_on_32_ranks_are_as_the_text_says():
+    text = _words("experts")
+    weights = 9 * 3 * 7168 * 2048 * 58
+    others = 32 * (1 - math.comb(248, 8) / math.comb(256, 8)) * 31 / 32
+    sent = 64 * others * 7168 * 3 * 58
+    hosts = 64 * 3 * 7168 * 3 * 58
+    assert (
+        f"58 layers, {weights / 1e9:.0f} GB, which an H200 reads in {weights / 4.274e9:.1f} ms"
+        in text
+    )
+    assert f"experts are on {others:.1f} other ranks" in text
+    assert f"in a step: {sent / 1e6:.0f} MB. That takes {sent / 450e6:.1f} ms over NVLink" in text
+    assert f"at 450 GB/s, and {sent / 50e6:.0f} ms over a network of 50 GB/s" in text
+    assert f"the network carries {hosts / 1e6:.0f} MB, {hosts / 50e6:.1f} ms" in text
+    read = 896 * (1 - (1 - 16 / 896) ** 64)
+    assert f"64 tokens read {read:.0f} of its 896 experts" in text
+    assert f"would be a step of {256e3 / (22_300 / 8):.0f} ms" in text
+    assert f"would have to be a step of {64e3 / (22_300 / 8):.0f} ms" in text
+
+
 def number(cell: str) -> float:
     return float(cell.replace("−", "-"))
 
@@ -107,10 +136,11 @@ def test_what_deepseek_v4_keeps_for_a_million_tokens():
     kept = 30 * (512 // 4 + 128 // 4) * 2 + 31 * (512 // 128) * 2
     before = 61 * (512 + 64 + 128) * 2
     gib = 2**20 / 2**30
-    text = _words("latent-attention")
-    assert f"= {kept:,}$ bytes".replace(",", "{,}") in text
-    assert f"{kept * gib:.1f} GiB for a context of a million" in text
+    text = _words("compressed-attention")
+    assert f"= {kept:,}$$ bytes per token".replace(",", "{,}") in text
+    assert f"A context of a million ($2^{{20}}$) keeps {kept * gib:.1f} GiB" in text
     assert f"would keep {before * gib:.0f} GiB, {before / kept:.1f} times as much" in text
+    assert f"takes {before * gib:.0f} GiB in DeepSeek-V3.2's shape" in text
 
 
 def test_how_many_gpus_a_load_needs():

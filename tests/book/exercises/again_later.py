@@ -155,6 +155,9 @@ AGAIN: dict[str, Callable[[], float]] = {
         H200_BYTES / (GPT_OSS_EXPERTS * 4.25 / 8 + (5.1e9 - GPT_OSS_EXPERTS) * 2)
     ),
     "experts-enough-rows": lambda: next(n for n in range(10**5) if n * 8 / 256 >= 160),
+    "compressed-attention-a-million-tokens": lambda: fitting(90e9, 9_848e6),
+    "compressed-attention-heavily-compressed": lambda: sum([1024] * (4096 + 128)) / 1e6,
+    "compressed-attention-halved-prefill": lambda: 100 - 100 * 19 / 40,
     "latent-attention-long-contexts": lambda: fitting(80e9, 131072 * MLA),
     "latent-attention-latents-on-the-host": lambda: fitting(80e9, 61 * (65536 * 128 + 4096 * 1152)),
     "context-parallel-divided-context": lambda: (
