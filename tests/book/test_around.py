@@ -28,7 +28,7 @@ MACHINE = {"rate": RATE, "bandwidth": 4.274e12, "link": 50e9}
 def page(browser: Any) -> Iterator[Any]:
     """A page with the figures' scripts and nothing else."""
     page = browser.new_page()
-    for name in ("base", "stage", "calculator", "around", "goodput"):
+    for name in ("base", "stage", "calculator", "around", "goodput", "mask-corner"):
         page.add_script_tag(path=str(BOOK / f"theme/figures/{name}.js"))
     yield page
     page.close()
@@ -373,6 +373,17 @@ def test_the_parts_of_a_step_add_up(size: str) -> None:
 def test_at_batch_1_the_rest_is_two_thirds() -> None:
     assert BUDGET["1"]["rest"] / BUDGET["1"]["step"] == pytest.approx(0.67, abs=0.01)
     assert BUDGET["256"]["kv"] / BUDGET["256"]["step"] == pytest.approx(0.82, abs=0.01)
+
+
+@pytest.mark.parametrize(("cached", "queries"), [(3, 2), (0, 4), (6, 1)])
+def test_a_mask_in_either_corner(page: Any, cached: int, queries: int) -> None:
+    sizes = {"keys": cached + queries, "queries": queries}
+    for query in range(queries):
+        assert of(page, "maskCorner.sees", "end", query, sizes) == cached + query + 1
+        assert of(page, "maskCorner.sees", "tril", query, sizes) == query + 1
+    if (cached, queries) == (3, 2):  # the figure's answer
+        hidden = sum(cached for _ in range(queries))
+        assert load_figure("mask-corner")["predict"]["number"] == hidden
 
 
 def test_numbers_for_people(page: Any) -> None:

@@ -25,6 +25,7 @@ from book.tools.traces import (
 from book.tools.traces._timeline import FOUR
 from solutions.paged_cache.naive import NaiveBlockManager
 
+BOOK = ROOT / "book"
 RECORDERS = {"batching": batching, "chunked-prefill": chunked_prefill, "memory-line": memory_line}
 
 
@@ -154,6 +155,19 @@ def test_smaller_chunks_mean_shorter_waits_for_all_but_the_newcomer():
     totals = kept("chunked-prefill")["tracks"]["whole"]["totals"]
     assert [total["longest"] for total in totals] == [163, 64, 16]
     assert all(a["steps"] < b["steps"] and a["wait"] < b["wait"] for a, b in pairwise(totals))
+
+
+def test_a_step_s_time_is_what_was_measured():
+    script = (BOOK / "theme/figures/chunked-prefill.js").read_text("utf-8")
+    [line] = re.findall(r"const MS = \{(.+)\};", script)
+    ms = {name: float(value) for name, value in re.findall(r"(\w+): ([\d.]+)", line)}
+    steps = json.loads((BOOK / "evidence/start_phases.json").read_text("utf-8"))["steps"]
+    one, four, prefill = (
+        steps[name]["total_ms"] for name in ("decode_1", "decode_4", "prefill_512")
+    )
+    assert ms["decode"] == pytest.approx((four - one) / 3, rel=0.02)
+    assert ms["step"] == pytest.approx(one - ms["decode"], rel=0.01)
+    assert ms["prompt"] == pytest.approx((prefill - one) / 511, rel=0.01)
 
 
 def test_the_answer_about_chunks_is_what_happens():

@@ -3,7 +3,7 @@
 
 (() => {
   const { svg } = yaie;
-  const { room, picture, text, legend } = yaie.stage;
+  const { room, isNarrow, picture, text, legend } = yaie.stage;
   const { show } = yaie.calculator;
   const { digits } = around;
   const DEVICE = { rate: 640e12, bandwidth: 4.274e12 };
@@ -26,7 +26,7 @@
   yaie.controlled('agent-pool', {
     plays: 'time',
     controls: () => [
-      { name: 'time', label: 'time', min: 0, max: TICKS, step: 1, value: 10, format: (tick) => `${Math.round((100 * tick) / TICKS)}% of a turn` },
+      { name: 'time', label: 'time', min: 0, max: TICKS, step: 1, value: 11, format: (tick) => `${Math.round((100 * tick) / TICKS)}% of a turn` },
       { name: 'sessions', label: 'sessions', min: 1, max: MOST, step: 1, value: 19, format: (count) => count },
       { name: 'pause', label: 'a tool takes', min: 0, max: PAUSES.length - 1, step: 1, value: 2, format: (at) => `${PAUSES[at]} s` },
     ],
@@ -49,7 +49,7 @@
           'data-key': `${name}-${session}-${piece}`, 'data-thing': name }));
       });
       stage.append(picture(width, height, said,
-        text(LEFT, 11, 'each row is a session, from left to right one turn'),
+        text(LEFT, 11, isNarrow(stage) ? 'a row is a session' : 'each row is a session, from left to right one turn'),
         Array.from({ length: sessions }, (_, session) => row(session)),
         sessions > fit ? svg('line', { x1: LEFT, x2: LEFT + inner, y1: TOP + fit * ROW - 1.5, y2: TOP + fit * ROW - 1.5, stroke: 'var(--y-red)', 'stroke-width': 2 }) : null,
         svg('line', { x1: x(now), x2: x(now), y1: TOP - 3, y2: TOP + sessions * ROW, stroke: 'currentColor', 'stroke-width': 1.6, 'data-key': 'now' }),

@@ -117,7 +117,7 @@ const goodput = (() => {
       { name: 'rate', label: 'requests a second', min: 0, max: RATES.length - 1, step: 1, value: 3, format: (at) => RATES[at] },
       { name: 'first', label: 'first token within', min: 0.1, max: 2, step: 0.1, value: 0.5, format: milli },
       { name: 'between', label: 'next tokens within', min: 0.01, max: 0.1, step: 0.005, value: 0.03, format: milli },
-      { name: 'counts', label: 'of the next tokens counts', options: [['mean', 'the mean time'], ['longest', 'the longest time']], value: 'mean' },
+      { name: 'counts', label: 'counted', options: [['mean', 'a mean of them'], ['longest', 'the longest']], value: 'mean' },
       { name: 'prompt', label: 'prompt tokens', min: 8, max: 12, step: 1, value: 10, format: (value) => (2 ** value).toLocaleString('en') },
       { name: 'answer', label: 'answer tokens', min: 5, max: 8, step: 1, value: 7, format: (value) => (2 ** value).toLocaleString('en') },
     ],
