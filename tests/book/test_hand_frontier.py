@@ -45,6 +45,35 @@ def test_values_and_a_turned_key_are_as_the_text_says():
     assert "$(1, -1)$, which gives (1, 1), and $(1, 1) \\cdot c_2 = 1$" in text
 
 
+def test_making_keys_pays_for_many_queries_and_not_for_one():
+    for name, *cells in _below("latent-attention", "| queries $q$, tokens $n$"):
+        queries, tokens = (int(one.replace(",", "")) for one in re.findall(r"[\d,]*\d", name))
+        made = tokens * 512 * 128 + queries * tokens * 128
+        turned = queries * 128 * 512 + queries * tokens * 512
+        assert cells == [f"{made / 1e6:,.0f}", f"{turned / 1e6:,.0f}"]
+        assert (made < turned) == (queries > 1)
+
+
+def test_experts_on_32_ranks_are_as_the_text_says():
+    text = _words("experts")
+    weights = 9 * 3 * 7168 * 2048 * 58
+    others = 32 * (1 - math.comb(248, 8) / math.comb(256, 8)) * 31 / 32
+    sent = 64 * others * 7168 * 3 * 58
+    hosts = 64 * 3 * 7168 * 3 * 58
+    assert (
+        f"58 layers, {weights / 1e9:.0f} GB, which an H200 reads in {weights / 4.274e9:.1f} ms"
+        in text
+    )
+    assert f"experts are on {others:.1f} other ranks" in text
+    assert f"in a step: {sent / 1e6:.0f} MB. That takes {sent / 450e6:.1f} ms over NVLink" in text
+    assert f"at 450 GB/s, and {sent / 50e6:.0f} ms over a network of 50 GB/s" in text
+    assert f"the network carries {hosts / 1e6:.0f} MB, {hosts / 50e6:.1f} ms" in text
+    read = 896 * (1 - (1 - 16 / 896) ** 64)
+    assert f"64 tokens read {read:.0f} of its 896 experts" in text
+    assert f"would be a step of {256e3 / (22_300 / 8):.0f} ms" in text
+    assert f"would have to be a step of {64e3 / (22_300 / 8):.0f} ms" in text
+
+
 def number(cell: str) -> float:
     return float(cell.replace("−", "-"))
 
@@ -107,23 +136,40 @@ def test_what_deepseek_v4_keeps_for_a_million_tokens():
     kept = 30 * (512 // 4 + 128 // 4) * 2 + 31 * (512 // 128) * 2
     before = 61 * (512 + 64 + 128) * 2
     gib = 2**20 / 2**30
-    text = _words("latent-attention")
-    assert f"= {kept:,}$ bytes".replace(",", "{,}") in text
-    assert f"{kept * gib:.1f} GiB for a context of a million" in text
+    text = _words("compressed-attention")
+    assert f"= {kept:,}$$ bytes per token".replace(",", "{,}") in text
+    assert f"A context of a million ($2^{{20}}$) keeps {kept * gib:.1f} GiB" in text
     assert f"would keep {before * gib:.0f} GiB, {before / kept:.1f} times as much" in text
+    assert f"takes {before * gib:.0f} GiB in DeepSeek-V3.2's shape" in text
 
 
 def test_how_many_gpus_a_load_needs():
-    decode = round(256 * 7.9 / 64)
+    rate, bandwidth = 640e12, 4.274e12
+    matrices = (
+        8_030_261_248 - 2 * 128_256 * 4096
+    )  # without the embedding table, and without the head
+    pairs = {"whole": 2048**2 / 2, "half": (2048**2 - 1024**2) / 2}
+    prompts = {
+        name: (2 * matrices * tokens + 524_288 * pairs[name]) / rate
+        for name, tokens in (("whole", 2048), ("half", 1024))
+    }
+    read = 2 * (matrices + 128_256 * 4096) + 64 * (2048 + 128) * 131_072
+    step = read / bandwidth
+    decode = 256 * step / 64
     million = 40 * 256 * 3600 / 1e6
     text = _words("goodput")
-    for prefill in (53, 26):
-        seconds = (prefill + decode) / 1000
-        devices = math.ceil(40 * seconds / 0.7)
-        assert f"{1000 * seconds:.0f} ms" in text
-        assert f"{('four', 'five')[devices - 4]} devices" in text.lower()
-        assert f"{100 * 3 * devices / million:.0f} cents" in text
+    assert f"{1000 * step:.1f} ms at 4,274 GB/s" in text
+    assert f"a 64th of each: {1000 * decode:.0f} ms" in text
+    assert f"or {1000 * prompts['whole']:.0f} ms at the 640 TFLOP/s" in text
+    assert f"its prefill takes {1000 * prompts['half']:.0f} ms" in text
+    for name, gpus in (("whole", 5), ("half", 4)):
+        seconds = prompts[name] + decode
+        assert math.ceil(40 * seconds / 0.7) == gpus
+        assert f"{('four', 'five')[gpus - 4]} devices" in text.lower()
+        assert f"{100 * 3 * gpus / million:.0f} cents" in text
+    assert f"{1000 * prompts['half']:.0f} + {1000 * decode:.0f} = 55 ms" in text
     assert f"{million:.1f} million tokens" in text
-    assert f"{40 * (53 + decode) / 1000:.1f} devices' whole time" in text
+    assert f"{40 * (prompts['whole'] + decode):.1f} devices' whole time" in text
+    assert f"finishes {1 / (prompts['whole'] + decode):.0f} such requests" in text
     assert f"{4 * 3600:,} wait after an hour" in text
     assert 4 * 3600 / 30 == 8 * 60

@@ -43,7 +43,7 @@ def show(subject: Subject) -> Shown:
             row("the text, joined", "", same(joined, text)),
         ),
         f"The first {len(first)} of {len(text)} characters leave before the rest is generated, for "
-        f"{len(stream.body):,} bytes in place of {len(whole.body):,}; a body that is no JSON gets "
+        f"{len(stream.body):,} bytes instead of {len(whole.body):,}; a body that is no JSON gets "
         f"status {broken.status}, with {fields}.",
         tuple(_cut(line) for _, line in stream.events()[:2] + stream.events()[-1:]),
     )

@@ -44,8 +44,8 @@ def show(subject: Subject) -> Shown:
             row("steps that show nothing yet", alone[:-1].count(""), _silent(mine)),
             row(f"broken characters ({BROKEN})", naive.count(BROKEN), own.count(BROKEN)),
         ),
-        f"{shown} characters of the stop string are shown in place of {leaked}, {saved} tokens are not "
-        f"generated, and {own.count(BROKEN)} characters are broken in place of {naive.count(BROKEN)}.",
+        f"{shown} characters of the stop string are shown instead of {leaked}, {saved} tokens are not "
+        f"generated, and {own.count(BROKEN)} characters are broken instead of {naive.count(BROKEN)}.",
         (
             f"token by token: {naive}",
             f"with the loop : {own}",

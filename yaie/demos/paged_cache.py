@@ -34,7 +34,7 @@ def show(subject: Subject) -> Shown:
             row("slots reserved", *slots),
             row("slots for each token", *(f"{one:.2f}" for one in each)),
         ),
-        f"Blocks of {size} take {slots[1]:,} slots in place of {slots[0]:,} for {held} tokens, and with "
+        f"Blocks of {size} take {slots[1]:,} slots instead of {slots[0]:,} for {held} tokens, and with "
         f"a shared prefix {slots[2]:,}.",
     )
 

@@ -38,7 +38,7 @@ def show(subject: Subject) -> Shown:
             row("slots gathered", needed, calls["slots"]),
             row("answers as when asked alone", "", f"{equal} of {len(QUESTIONS)}"),
         ),
-        f"{calls['attention']} calls in place of {one_by_one}, for "
+        f"{calls['attention']} calls instead of {one_by_one}, for "
         f"{calls['slots'] / max(1, needed) - 1:.0%} more slots gathered, and {equal} of "
         f"{len(QUESTIONS)} answers as when asked alone.",
     )

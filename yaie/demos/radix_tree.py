@@ -26,7 +26,7 @@ def show(subject: Subject) -> Shown:
             row("blocks in the tree behind the chat", none, kept),
             row("answers that are the same", "", f"{equal} of {len(QUESTIONS)}"),
         ),
-        f"The tree found {cached[1]} tokens, so {own} were computed in place of {all_tokens}.",
+        f"The tree found {cached[1]} tokens, so {own} were computed instead of {all_tokens}.",
     )
 
 

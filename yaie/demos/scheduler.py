@@ -41,8 +41,8 @@ def show(subject: Subject) -> Shown:
             ),
             row("answers of the right length", *map(_right, runs)),
         ),
-        f"{steps[2]} steps in place of {steps[0]}; a first token comes after {waits[2]:.1f} steps in "
-        f"place of {waits[0]:.1f}, and no step is longer than {largest[2]} tokens in place of "
+        f"{steps[2]} steps instead of {steps[0]}; a first token comes after {waits[2]:.1f} steps "
+        f"instead of {waits[0]:.1f}, and no step is longer than {largest[2]} tokens instead of "
         f"{largest[1]}.",
     )
 

@@ -39,7 +39,7 @@
       { name: 'model', label: 'model', options: options(data.models), value: 'llama-8b' },
     ],
     draw(stage, { prompt, answer, batch, chunk, link, model }, data) {
-      const device = { rate: 600e12, bandwidth: 4.2e12, link: link * 1e9 };
+      const device = { rate: 640e12, bandwidth: 4.274e12, link: link * 1e9 };
       const found = around.phases(data.models[model], { prompt: 2 ** prompt, answer: 2 ** answer, batch: 2 ** batch }, device);
       const { prefill, decode, step, moved } = found, start = BEFORE * step, there = start + prefill + moved;
       const { count, part, long } = around.chunked(data.models[model], found, { prompt: 2 ** prompt, batch: 2 ** batch, chunk: Number(chunk) }, device), done = start + count * long;

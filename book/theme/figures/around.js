@@ -65,9 +65,13 @@ const around = (() => {
     state: ({ heads, dim, width }) => ({ bytes: 2 * heads * dim * width * 4, flops: 7 * heads * dim * width }),
   };
 
-  /** Seconds to compute the keys and values of `tokens`, and to fetch them at so many bytes a second. */
-  function again({ layers, heads, dim, kvHeads, weights }, tokens, rate) {
-    const flops = 2 * weights * tokens + 2 * layers * heads * dim * tokens * tokens;
+  /** FLOPs of the products with all weights. Only `logits` of the rows are multiplied by the last matrix. */
+  const products = ({ weights, head }, rows, logits) => 2 * (weights - head) * rows + 2 * head * logits;
+
+  /** Seconds to compute the keys and values of `tokens`, and the bytes that they have. Of their attention the triangle is computed. */
+  function again(model, tokens, rate) {
+    const { layers, heads, dim, kvHeads } = model;
+    const flops = products(model, tokens, 0) + 2 * layers * heads * dim * tokens * tokens;
     return { flops, seconds: flops / rate, bytes: 2 * layers * kvHeads * dim * 2 * tokens };
   }
 
@@ -75,20 +79,41 @@ const around = (() => {
   function phases(model, { prompt, answer, batch }, { rate, bandwidth, link }) {
     const { seconds, bytes } = again(model, prompt, rate);
     const kv = again(model, prompt + answer / 2, rate).bytes;
-    const step = linear(model, batch, { rate, bandwidth }) + (batch * kv) / bandwidth;
+    const step = linear(model, batch, batch, { rate, bandwidth }) + (batch * kv) / bandwidth;
     return { prefill: seconds, decode: (answer * step) / batch, step, moved: bytes / link, bytes };
   }
 
   /** Seconds that the products with all weights take for so many rows: reading them, or the arithmetic. */
-  const linear = ({ weights }, rows, { rate, bandwidth }) => Math.max((2 * weights) / bandwidth, (2 * weights * rows) / rate);
+  const linear = (model, rows, logits, { rate, bandwidth }) => Math.max((2 * model.weights) / bandwidth, products(model, rows, logits) / rate);
 
   /** Steps that a prompt is cut into, and how long each is beside `batch` decodes. A chunk's rows share the reading of the
    *  weights with the decodes; its attention is added. chunk: 0 for none. part: what the chunk adds to the step. */
   function chunked(model, { step }, { prompt, batch, chunk }, { rate, bandwidth }) {
     const count = chunk ? Math.ceil(prompt / chunk) : 1, each = prompt / count;
-    const attention = (again(model, prompt, rate).flops - 2 * model.weights * prompt) / count / rate;
-    const part = linear(model, batch + each, { rate, bandwidth }) - linear(model, batch, { rate, bandwidth }) + attention;
+    const attention = (again(model, prompt, rate).flops - products(model, prompt, 0)) / count / rate;
+    const part = linear(model, batch + each, batch, { rate, bandwidth }) - linear(model, batch, batch, { rate, bandwidth }) + attention;
     return { count, part, long: step + part };
+  }
+
+  /** One turn of each of `sessions` agents on a device whose pool keeps the contexts of `fit`: seconds of its prefill, of its
+   *  decode and of the whole turn, and how many decode at a time. Prefills of other sessions come between the steps and lengthen the
+   *  decode. With more sessions than fit, each turn finds its context evicted and computes all of it. */
+  function turns(model, { sessions, fit, context, added, answer, pause }, { rate, bandwidth }) {
+    const kept = sessions > fit ? 0 : context - added;
+    const pairs = (context * context - kept * kept) / 2;
+    const prefill = (products(model, context - kept, 1) + 4 * model.layers * model.heads * model.dim * pairs) / rate;
+    const { bytes } = again(model, context, rate);
+    const together = (turn) => Math.min(fit, Math.max(0, (sessions * (turn - prefill - pause)) / turn));
+    const least = (turn) => { // how long a turn takes if this one is right for what it shares the device with
+      const step = (2 * model.weights + together(turn) * bytes) / bandwidth;
+      return prefill + pause + (answer * step) / (1 - (sessions * prefill) / turn);
+    };
+    let [low, high] = [sessions * prefill, sessions * prefill + 1e5];
+    for (let half = 0; half < 100; half += 1) {
+      const turn = (low + high) / 2;
+      if (least(turn) > turn) low = turn; else high = turn;
+    }
+    return { prefill, decode: high - prefill - pause, turn: high, decoding: together(high), bytes };
   }
 
   /** An adapter of rank r beside every product of a layer, and what a step reads with `distinct` of them in its batch. */
@@ -132,5 +157,5 @@ const around = (() => {
   const power = (value) => (2 ** value).toLocaleString('en');
   const options = (table) => Object.entries(table).map(([key, { label }]) => [key, label]);
 
-  return { experts, random, draws, kinds, again, phases, chunked, adapter, owners, causal, ends, tail, digits, power, options };
+  return { experts, random, draws, kinds, again, phases, chunked, turns, adapter, owners, causal, ends, tail, digits, power, options };
 })();

@@ -23,10 +23,12 @@
   const keeps = { heads: ({ kvHeads, dim }) => 4 * kvHeads * dim, latent: ({ latent, rotary }) => 2 * (latent + rotary),
     sparse: ({ latent, rotary }) => 2 * (latent + rotary), groups: ({ dim, group }) => (2 * dim) / group };
 
-  /** A bar that goes on below: torn at its end. */
+  /** A bar that goes on below: an outline, torn at its end, that says how much is left out. */
   function torn(y, inner) {
     const teeth = Math.floor(inner / (2 * TOOTH)), edge = Array.from({ length: teeth }, () => `l${-TOOTH} ${-TOOTH} l${-TOOTH} ${TOOTH}`).join('');
-    return svg('path', { d: `M${LEFT} ${y} h${2 * TOOTH * teeth} v${TALL} ${edge} Z`, fill: 'var(--y-blue)', 'data-key': 'torn' });
+    return [svg('path', { d: `M${LEFT} ${y} h${2 * TOOTH * teeth} v${TALL} ${edge} Z`, fill: 'none', stroke: 'var(--y-blue)', 'stroke-width': 1.5,
+      'stroke-dasharray': '5 4', 'data-key': 'torn' }),
+    text(LEFT + inner / 2, y + TALL / 2 + 2, 'four times as high as the next bar, cut off here', { anchor: 'middle' })];
   }
 
   /** A row of the picture: what is kept (outlined), what is read (filled). */

@@ -54,7 +54,7 @@
       svg('rect', { x: 4, y, width: of(found.read), height: BAR, fill: 'var(--y-orange)', 'data-key': 'read' }),
       svg('line', { x1: 4 + of(found.work), x2: 4 + of(found.work), y1: y - 4, y2: y + BAR + 4, stroke: 'currentColor', 'stroke-width': 2 }),
       text(4, y + BAR + 16, `read ${show(found.read, 'bytes')} of ${show(found.all, 'bytes')} held`),
-      grid.width < 480 ? null : text(4 + wide, y + BAR + 16, `line: ${show(found.work, 'bytes')}, what one token multiplies by`, { anchor: 'end' }),
+      grid.width < 480 ? null : text(4 + wide, y + BAR + 16, `line: ${show(found.work, 'bytes')}, one token's experts`, { anchor: 'end' }),
     ];
   }
 

@@ -24,10 +24,11 @@ const goodput = (() => {
     }
     // All that decode get a token in each step, so a request's last step is known once its prompt is computed.
     const filling = [], ends = new Map();
+    const lasted = []; // seconds of each step
     let decoding = 0, next = 0, now = 0, over = 0;
     for (let step = 0; over < count; step += 1) {
       while (next < count && all[next].arrived <= now && filling.length + decoding < most) filling.push(all[next++]);
-      if (!filling.length && !decoding) { now = all[next].arrived; continue; }
+      if (!filling.length && !decoding) { now = all[next].arrived; lasted.push(0); continue; }
       let left = Math.max(0, budget - decoding), filled = 0;
       const last = [];
       while (filling.length && left) {
@@ -35,14 +36,20 @@ const goodput = (() => {
         one.done += chunk; left -= chunk; filled += chunk;
         if (one.done === one.prompt) last.push(filling.shift());
       }
-      now += base + each * decoding + token * filled;
+      lasted.push(base + each * decoding + token * filled);
+      now += lasted[step];
       for (const one of last) {
         one.first = now;
+        one.since = step + 1;
         const end = step + one.answer - 1;
         ends.set(end, [...(ends.get(end) ?? []), one]);
       }
       const ended = ends.get(step) ?? [];
-      for (const one of ended) { one.ended = now; one.said = one.answer; }
+      for (const one of ended) {
+        one.ended = now;
+        one.said = one.answer;
+        one.longest = Math.max(0, ...lasted.slice(one.since)); // the longest wait for one of its tokens after the first
+      }
       ends.delete(step);
       over += ended.length;
       decoding += last.length - ended.length;
@@ -58,18 +65,21 @@ const goodput = (() => {
     const counted = all.slice(Math.floor(all.length / 10));
     const waits = counted.map((one) => one.first - one.arrived);
     const paces = counted.map((one) => (one.ended - one.first) / Math.max(1, one.answer - 1));
+    const gaps = counted.map((one) => one.longest);
     const [from, to] = [counted[0].arrived, counted.at(-1).arrived], seconds = to - from;
     const of = (numbers) => {
       const sorted = Float64Array.from(numbers).sort();
       return { half: share(sorted, 0.5), most: share(sorted, 0.99) };
     };
-    return { waits, paces, ttft: of(waits), tpot: of(paces), counted: counted.length, rate: (counted.length - 1) / seconds,
+    return { waits, paces, gaps, ttft: of(waits), tpot: of(paces), gap: of(gaps), counted: counted.length, rate: (counted.length - 1) / seconds,
       throughput: all.filter((one) => one.ended > from && one.ended <= to).length / seconds };
   }
 
-  /** And how many of its requests, and how many a second, kept both limits. */
-  function within(run, { first, between }) {
-    const kept = run.waits.filter((wait, at) => wait <= first && run.paces[at] <= between).length / run.counted;
+  /** And how many of its requests, and how many a second, kept both limits. The second is on a request's mean time between tokens,
+   *  or with `longest` on the longest of these times. */
+  function within(run, { first, between, longest = false }) {
+    const tested = longest ? run.gaps : run.paces;
+    const kept = run.waits.filter((wait, at) => wait <= first && tested[at] <= between).length / run.counted;
     return { ...run, kept, goodput: kept * run.rate };
   }
 
@@ -106,12 +116,13 @@ const goodput = (() => {
     controls: () => [
       { name: 'rate', label: 'requests a second', min: 0, max: RATES.length - 1, step: 1, value: 3, format: (at) => RATES[at] },
       { name: 'first', label: 'first token within', min: 0.1, max: 2, step: 0.1, value: 0.5, format: milli },
-      { name: 'between', label: 'each next token within', min: 0.01, max: 0.1, step: 0.005, value: 0.03, format: milli },
+      { name: 'between', label: 'next tokens within', min: 0.01, max: 0.1, step: 0.005, value: 0.03, format: milli },
+      { name: 'counts', label: 'counted', options: [['mean', 'a mean of them'], ['longest', 'the longest']], value: 'mean' },
       { name: 'prompt', label: 'prompt tokens', min: 8, max: 12, step: 1, value: 10, format: (value) => (2 ** value).toLocaleString('en') },
       { name: 'answer', label: 'answer tokens', min: 5, max: 8, step: 1, value: 7, format: (value) => (2 ** value).toLocaleString('en') },
     ],
     draw(stage, values, data) {
-      const limits = { first: values.first, between: values.between };
+      const longest = values.counts === 'longest', limits = { first: values.first, between: values.between, longest };
       const curve = RATES.map((rate) => [rate, goodput.within(run(data, values, rate), limits)]);
       const [rate, here] = curve[values.rate];
       const width = room(stage), top = RATES[RATES.length - 1];
@@ -120,23 +131,23 @@ const goodput = (() => {
       const marks = [0, 20, 40, 60].map((value) => [
         text(x(value), HEIGHT - FOOT + 16, value, { anchor: 'middle' }), text(LEFT - 6, y(value) + 4, value, { anchor: 'end' }),
         svg('line', { x1: LEFT, x2: width - 12, y1: y(value), y2: y(value), stroke: 'var(--y-line)' })]);
-      stage.append(picture(width, HEIGHT, 'Requests a second that end, and that end in time, against those that arrive', marks.flat(),
+      stage.append(picture(width, HEIGHT, 'Requests a second that finish, and that finish in time, against those that arrive', marks.flat(),
         text(4, 14, 'requests a second'), text((LEFT + width - 12) / 2, HEIGHT - 6, 'requests that arrive a second', { anchor: 'middle' }),
         line([[0, 0], [top, top]], x, y, { stroke: 'currentColor', 'stroke-dasharray': '2 5', 'stroke-width': 1 }, 'offered'),
         line([[0, 0], ...curve.map(([at, one]) => [at, one.throughput])], x, y, { stroke: 'var(--y-blue)', 'stroke-dasharray': '7 4' }, 'throughput'),
         line([[0, 0], ...curve.map(([at, one]) => [at, one.goodput])], x, y, { stroke: 'var(--y-green)' }, 'goodput'),
         svg('line', { x1: x(rate), x2: x(rate), y1: TOP, y2: HEIGHT - FOOT, stroke: 'currentColor', 'data-key': 'now' }),
         text(x(50) - 6, y(50) - 4, 'arrive', { anchor: 'end' }),
-        text(width - 14, y(curve.at(-1)[1].throughput) - 7, 'end (dashed)', { anchor: 'end' }),
-        text(width - 14, y(curve.at(-1)[1].goodput) - 7, 'end in time', { anchor: 'end', bold: true })));
+        text(width - 14, y(curve.at(-1)[1].throughput) - 7, 'finish (dashed)', { anchor: 'end' }),
+        text(width - 14, y(curve.at(-1)[1].goodput) - 7, 'finish in time', { anchor: 'end', bold: true })));
       const cell = (value, limit) => html('td', { class: value > limit ? 'over' : null }, milli(value), value > limit ? ' (over)' : null);
       const row = (name, { half, most }, limit) => html('tr', {}, html('th', { scope: 'row' }, name), cell(half, limit), cell(most, limit),
         html('td', {}, milli(limit)));
       stage.append(html('table', { class: 'yg' },
         html('thead', {}, html('tr', {}, html('td', {}), html('th', { scope: 'col' }, 'median'), html('th', { scope: 'col' }, '99th percentile'), html('th', { scope: 'col' }, 'limit'))),
-        html('tbody', {}, row('time to first token', here.ttft, limits.first), row('time between tokens', here.tpot, limits.between))));
+        html('tbody', {}, row('time to first token', here.ttft, limits.first), row(longest ? 'longest time between tokens' : 'mean time between tokens', longest ? here.gap : here.tpot, limits.between))));
       return `Of ${COUNT.toLocaleString('en')} requests, ${rate} of which arrive each second, ${here.counted.toLocaleString('en')} count: the first tenth warms up. `
-        + `${digits(here.throughput)} end a second, and ${Math.round(100 * here.kept)}% are in time.`;
+        + `${digits(here.throughput)} finish a second, and ${Math.round(100 * here.kept)}% are in time.`;
     },
   });
 })();

@@ -37,7 +37,7 @@
       { name: 'time', label: 'time', min: 0, max: TICKS, step: 1, value: 12, format: (tick) => `${Math.round((100 * tick) / TICKS)}%` },
       { name: 'tokens', label: 'tokens of the prefix', min: 8, max: 17, step: 1, value: 12, format: power },
       { name: 'model', label: 'model', options: options(data.models), value: 'llama-8b' },
-      { name: 'rate', label: 'at', options: [200, 400, 600, 800].map((rate) => [`${rate}`, `${rate} TFLOP/s`]), value: '600' },
+      { name: 'rate', label: 'at', options: [200, 400, 640, 800].map((rate) => [`${rate}`, `${rate} TFLOP/s`]), value: '640' },
       { name: 'share', label: 'bandwidths', options: [['1', 'as promised'], ['0.5', 'half of that']], value: '1' },
     ],
     draw(stage, values, data) {

@@ -13,16 +13,19 @@ MODELS = ("llama-8b", "llama-70b", "qwen3-06b")
 
 
 def record(part: Part) -> Trace:
-    """models: label, layers, heads, kvHeads, dim, hidden, kv (width of the keys), ffn, weights.
+    """models: label, layers, heads, kvHeads, dim, hidden, kv (width of the keys), ffn, weights, head.
 
-    Weights are those that a token is multiplied by: not the embedding table that it is looked up in.
+    Weights are those that a token is multiplied by when it gets logits: not the embedding table that it
+    is looked up in. `head` of them are the last matrix, which makes the logits; of a prompt only the
+    last token is multiplied by it.
     """
     models = tomllib.loads(SHAPES.read_text("utf-8"))["data"]["models"]
     return {"models": {name: _shape(models[name]) for name in MODELS}}
 
 
 def _shape(model: dict) -> dict:
-    table = 0 if model.get("tied") else model["vocab"] * model["hidden"]
+    head = model["vocab"] * model["hidden"]
+    table = 0 if model.get("tied") else head
     return {
         "label": model["label"],
         "layers": model["layers"],
@@ -33,4 +36,5 @@ def _shape(model: dict) -> dict:
         "kv": model["kv_heads"] * model["head_dim"],
         "ffn": model["ffn"],
         "weights": model["parameters"] - table,
+        "head": head,
     }

@@ -155,6 +155,9 @@ AGAIN: dict[str, Callable[[], float]] = {
         H200_BYTES / (GPT_OSS_EXPERTS * 4.25 / 8 + (5.1e9 - GPT_OSS_EXPERTS) * 2)
     ),
     "experts-enough-rows": lambda: next(n for n in range(10**5) if n * 8 / 256 >= 160),
+    "compressed-attention-a-million-tokens": lambda: fitting(90e9, 9_848e6),
+    "compressed-attention-heavily-compressed": lambda: sum([1024] * (4096 + 128)) / 1e6,
+    "compressed-attention-halved-prefill": lambda: 100 - 100 * 19 / 40,
     "latent-attention-long-contexts": lambda: fitting(80e9, 131072 * MLA),
     "latent-attention-latents-on-the-host": lambda: fitting(80e9, 61 * (65536 * 128 + 4096 * 1152)),
     "context-parallel-divided-context": lambda: (
@@ -169,20 +172,26 @@ AGAIN: dict[str, Callable[[], float]] = {
     "latent-attention-windows": lambda: (
         sum(kv_bytes(1, 8, 64) * (32768, 128)[layer % 2] for layer in range(36)) / 1e9
     ),
-    "kv-tiers-disk-for-a-large-model": lambda: 2 * QWEN_32B_W * 7e9 / (400e12 * QWEN_32B),
-    "kv-tiers-how-fast-a-link": lambda: QWEN_8B * 400e12 / (2 * QWEN_8B_W) / 1e9,
+    "kv-tiers-disk-for-a-large-model": lambda: (
+        2 * (QWEN_32B_W - 151936 * 5120) * 7e9 / (400e12 * QWEN_32B)
+    ),
+    "kv-tiers-how-fast-a-link": lambda: QWEN_8B * 400e12 / (2 * (QWEN_8B_W - 151936 * 4096)) / 1e9,
     "kv-tiers-host-memory": lambda: fitting(1e12, 8000 * LLAMA_70B),
     "disaggregation-hand-over": lambda: 8192 * QWEN_32B / 25e6,
     "disaggregation-divide-the-devices": lambda: next(
         n for n in range(12) if n / 400 >= (11 - n) / 150
     ),
-    "disaggregation-fast-enough": lambda: 10 * LLAMA_8B * 400e12 / (2 * LLAMA_8B_W) / 1e9,
+    "disaggregation-fast-enough": lambda: (
+        10 * LLAMA_8B * 400e12 / (2 * (LLAMA_8B_W - 128256 * 4096)) / 1e9
+    ),
     "adapters-rank-64": lambda: fitting(2e9, 32 * 2 * 64 * (4096 + 4096 + 4096 + 1024)),
     "adapters-active": lambda: 100 * (200 / 6) * 84e6 / (2 * LLAMA_8B_W),
     "adapters-without-adapters": lambda: ceil(50 / fitting(80e9, 2 * 8_030_261_248 + 10e9)),
     "agent-traffic-sessions-in-a-pool": lambda: fitting(110e9, 80000 * QWEN_8B),
     "agent-traffic-come-back-from-the-host": lambda: 80000 * QWEN_8B / 64e6,
-    "agent-traffic-attention-of-a-turn": lambda: 100 / (1 + 2 * LLAMA_8B_W / (524288 * 100000)),
+    "agent-traffic-attention-of-a-turn": lambda: (
+        100 / (1 + 2 * (LLAMA_8B_W - 128256 * 4096) / (524288 * 100000))
+    ),
     "agent-traffic-answers-side-by-side": lambda: (
         1000 * sum([2 * LLAMA_8B_W, *[100000 * LLAMA_8B] * 8]) / H200_BYTES
     ),
@@ -197,7 +206,9 @@ AGAIN: dict[str, Callable[[], float]] = {
     "images-vector-or-keys": lambda: QWEN_8B / (2 * 4096),
     "images-encoder-cache": lambda: fitting(2e9, 400 * 2 * 4096),
     "rollouts-last-two": lambda: sum(4000 / n * 5e-3 for n in (2, 1)),
-    "rollouts-compute-again": lambda: 128 * sum(2 * LLAMA_8B_W for _ in range(4000)) / 600e12,
+    "rollouts-compute-again": lambda: (
+        128 * sum(2 * (LLAMA_8B_W - 128256 * 4096) for _ in range(4000)) / 640e12
+    ),
     "rollouts-take-turns": lambda: 2e3 * (2 * LLAMA_8B_W) / 64e9,
     "goodput-a-burst": lambda: next(t for t in range(99) if 40 + 28 * t <= 30 * t),
     "goodput-closed-loop": lambda: 64 / 20,
