@@ -21,7 +21,7 @@ __device__ uint32_t pair(const __nv_bfloat16* row) {
     return *reinterpret_cast<const uint32_t*>(row);
 }
 
-// A warp's 16 queries times its 8 keys. Rows follow each other, of d numbers, a multiple of 16.
+// A warp's 16 queries times its 8 keys. A row has d numbers, a multiple of 16, without gaps.
 __global__ void scores_of_a_warp(const __nv_bfloat16* queries, const __nv_bfloat16* keys,
                                  float* scores, int64_t num_keys, int64_t d) {
     const int g = threadIdx.x / 4, t = threadIdx.x % 4;  // as in the table
