@@ -33,7 +33,9 @@ from yaie.curriculum.progress import source_files
 COPIED = ("solutions", "yaie", "grader", "book")
 FILES = ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "book.toml")
 LABS = ("__init__.py", "curriculum.toml", "stubs.sha256")
-SECONDS = 300.0  # for one command; it takes about six, or forty where it compiles, on an idle machine
+SECONDS = (
+    300.0  # for one command; it takes about six, or forty where it compiles, on an idle machine
+)
 PASSED_ON = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "TMPDIR")
 
 
