@@ -137,12 +137,3 @@ def test_the_errors_that_are_drawn_are_those_of_the_three_grids():
     ]
     drawn = re.findall(r">largest error ([\d.]+)<", svg("grids"))
     assert drawn == [f"{error:.2f}" for error in errors]
-
-
-def test_the_empty_share_of_a_pipeline_is_that_of_the_formula():
-    shares = [(4 - 1) / (m + 4 - 1) for m in (1, 4)]
-    drawn = svg("stages")
-    assert [f"{share:.0%}" for share in shares] == ["75%", "43%"]
-    assert "a step in one piece: 75% empty<" in drawn
-    assert "in four microbatches: 43%<" in drawn
-    assert drawn.count(">a<") == 16

@@ -1,6 +1,8 @@
 """The flat batch of a step, against plain loops over its tokens."""
 
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from yaie.core.batch import AttentionBatch, KVLayerSpec
 from yaie.core.step import StepInput
 from yaie.worker.input_batch import InputBatch
 from yaie.worker.layout import lay_out, layout
+from yaie.worker.padded import PaddedMachine
 
 Tokens = dict[int, list[int]]
 Flat = tuple[torch.Tensor, AttentionBatch]
@@ -171,4 +174,6 @@ def test_the_host_counts_slots_as_the_pool_does() -> None:
     positions = rng.integers(0, 56, 4, dtype=np.int32)
     rows = torch.from_numpy(asked).long()
     expected = pool.slot_mapping(seats.tables, rows, torch.from_numpy(positions).long())
-    assert seats.slots(asked, positions, 8).tolist() == expected.tolist()
+    machine: Any = SimpleNamespace(batch=seats, pool=pool)
+    decode = StepInput(0, asked, positions, np.ones(4, np.int32), np.ones(4, np.bool_))
+    assert PaddedMachine.slots(machine, decode).tolist() == expected.tolist()
