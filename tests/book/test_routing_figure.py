@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from book.tools.figures import load_figure
 from book.tools.mdbook import ROOT
 
 THEME = ROOT / "book/theme/figures"
@@ -66,5 +67,6 @@ def test_a_larger_weight_spreads_the_load_and_finds_less(page):
 def test_the_chapter_counts_the_replicas_that_stay_empty(page):
     half, one = (run(page, replicas=8, weight=weight, way="score") for weight in (0.5, 1))
     assert served(half).count(0) == 2
+    assert load_figure("routing")["predict"]["number"] == 6  # the figure's answer
     assert served(one).count(0) == 0
     assert one["found"] < half["found"]

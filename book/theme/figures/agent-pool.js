@@ -32,14 +32,17 @@
     ],
     tallest: () => [{ time: 0, sessions: MOST, pause: 2 }],
     draw(stage, { time, sessions, pause }, data) {
-      const { fit } = data.agents;
       const found = around.turns(data.models['llama-8b'], { ...data.agents, sessions, pause: PAUSES[pause] }, DEVICE);
+      const { fit } = found;
       const width = room(stage), inner = width - 2 * LEFT, x = (seconds) => LEFT + (seconds / found.turn) * inner;
       const now = (time / TICKS) * found.turn, height = TOP + MOST * ROW + FOOT;
       const states = Array.from({ length: sessions }, (_, session) => doing(found, sessions, session, Math.min(now, found.turn * 0.9999)));
       const count = (state) => states.filter((one) => one === state).length;
-      const said = `${sessions} session${sessions === 1 ? '' : 's'}${sessions > fit ? `, ${sessions - fit} more than the pool holds: each turn computes its whole prompt`
-        : ''}. A turn takes ${digits(found.turn)} s: ${show(found.prefill, 'seconds')} of prefill, ${digits(found.decode)} s until the answer is written, and the tool's `
+      const number = (count) => count.toLocaleString('en');
+      const short = sessions > fit ? `, ${sessions - fit} more than the pool holds: each turn computes ${number(found.computed)} of its `
+        + `${number(data.agents.context)} tokens` : '';
+      const said = `${sessions} session${sessions === 1 ? '' : 's'}${short}. A turn takes ${digits(found.turn)} s: `
+        + `${show(found.prefill, 'seconds')} of prefill, ${digits(found.decode)} s until the answer is written, and the tool's `
         + `${PAUSES[pause]} s. At the line ${count('decode')} decode and ${count('wait')} wait${sessions > fit ? '' : `, which hold ${show(count('wait') * found.bytes, 'bytes')}`}. `
         + `The device finishes ${digits(sessions / found.turn, 2)} turns a second.`;
       const row = (session) => parts(found).flatMap(([name, from, long]) => {

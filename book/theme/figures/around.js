@@ -95,11 +95,12 @@ const around = (() => {
     return { count, part, long: step + part };
   }
 
-  /** One turn of each of `sessions` agents on a device whose pool keeps the contexts of `fit`: seconds of its prefill, of its
+  /** One turn of each of `sessions` agents on a device whose pool keeps `pool` tokens: tokens and seconds of its prefill, seconds of its
    *  decode and of the whole turn, and how many decode at a time. Prefills of other sessions come between the steps and lengthen the
-   *  decode. With more sessions than fit, each turn finds its context evicted and computes all of it. */
-  function turns(model, { sessions, fit, context, added, answer, pause }, { rate, bandwidth }) {
-    const kept = sessions > fit ? 0 : context - added;
+   *  decode. What the pool lacks is evicted from the end of the session whose turn comes next, which computes it again. */
+  function turns(model, { sessions, pool, context, added, answer, pause }, { rate, bandwidth }) {
+    const fit = Math.floor(pool / context), lost = Math.max(0, sessions * context - pool);
+    const kept = Math.max(0, context - added - lost);
     const pairs = (context * context - kept * kept) / 2;
     const prefill = (products(model, context - kept, 1) + 4 * model.layers * model.heads * model.dim * pairs) / rate;
     const { bytes } = again(model, context, rate);
@@ -113,7 +114,7 @@ const around = (() => {
       const turn = (low + high) / 2;
       if (least(turn) > turn) low = turn; else high = turn;
     }
-    return { prefill, decode: high - prefill - pause, turn: high, decoding: together(high), bytes };
+    return { fit, computed: context - kept, prefill, decode: high - prefill - pause, turn: high, decoding: together(high), bytes };
   }
 
   /** An adapter of rank r beside every product of a layer, and what a step reads with `distinct` of them in its batch. */
