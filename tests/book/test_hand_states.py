@@ -164,7 +164,7 @@ def test_what_tokens_bring_is_far_smaller_than_states():
     layers = [(tail, StateTensor(sides, torch.float32))] * model["state_layers"]
     assert slot_bytes(layers) == state_bytes(model)
     brought = unsettled_bytes(layers, 1, 9) - unsettled_bytes(layers, 1, 8)
-    assert f"That is {brought / 1e6:.1f} MB a token in all layers" in _words(PAGE)
+    assert f"= {brought / 1e6:.1f} MB a token" in _words(PAGE)
     assert "five states of 51.5 MB" in _words(PAGE)
 
 
