@@ -119,9 +119,8 @@ class Forward:
                     await send(message)
         if not sent.has_begun:
             raise ReplicaLostError("it sent nothing")
-        await send(
-            _body(b"", False)
-        )  # only now: the client may leave, and that would end the replica's
+        # Only now: the client may leave then, and that would end the replica's.
+        await send(_body(b"", False))
 
     async def _end(self, asked: Asked, sent: Sent, send: Send) -> None:
         """The rest of what the lost replica has begun. Of anything but a stream of events nothing can be

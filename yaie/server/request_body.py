@@ -101,7 +101,7 @@ class BodyLimit:
             content = await self._held.read(body, _pieces(receive, self._seconds), scope["path"])
             scope[GIVE_BACK] = partial(self._held.give_back, body)
             receive = _first(content, receive)
-            del content  # whoever receives it has the only copy
+            del content  # or there would be two: `receive` gives away its own
             await self._app(scope, receive, send)
         finally:
             self._held.release(body)

@@ -18,20 +18,29 @@
       at(index) { return { x: this.left + (index % columns) * size, y: TOP + Math.floor(index / columns) * size }; } };
   }
 
+  /** The outlines of all cells with rows, or of all without, as one element: hundreds cost each frame too much. */
+  function outlines(grid, rows, haveRows, look) {
+    const inner = grid.size - 3;
+    const squares = rows.map((number, index) => {
+      const { x, y } = grid.at(index);
+      return !number === haveRows ? '' : `M${x + 1} ${y + 1}h${inner}v${inner}h${-inner}z`;
+    });
+    return svg('path', { d: squares.join(''), ...look });
+  }
+
   function cells(grid, rows, last) {
-    return rows.flatMap((number, index) => {
+    const bars = rows.flatMap((number, index) => {
       const { x, y } = grid.at(index), inner = grid.size - 3;
       const full = Math.max(1, Math.min(1, number / ENOUGH) * inner);
       return [
-        svg('rect', { x: x + 1, y: y + 1, width: inner, height: inner, rx: 2, 'data-key': `cell-${index}`,
-          fill: number ? 'var(--y-orange-soft)' : 'none', stroke: number ? 'var(--y-orange)' : 'var(--y-line)',
-          'stroke-width': number ? 1 : 0.6, 'data-thing': last.includes(index) ? 'last' : null }),
         number ? svg('rect', { x: x + 1, y: y + 1 + inner - full, width: inner, height: full, fill: 'var(--y-blue)',
           opacity: 0.75, 'data-key': `rows-${index}` }) : null,
         last.includes(index) ? svg('circle', { cx: x + 1 + inner / 2, cy: y + 1 + inner / 2, r: Math.min(5, inner / 4),
           fill: 'currentColor', 'data-key': `token-${last.indexOf(index)}`, 'data-thing': 'last' }) : null,
       ];
     });
+    return [outlines(grid, rows, false, { fill: 'none', stroke: 'var(--y-line)', 'stroke-width': 0.6 }),
+      outlines(grid, rows, true, { fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' }), bars];
   }
 
   /** Lines between the experts of two ranks. */
