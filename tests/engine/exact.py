@@ -60,3 +60,14 @@ def assert_empty(engine: LLMEngine) -> None:
 
 def outputs(requests: list[Request]) -> list[list[int]]:
     return [request.output_token_ids for request in requests]
+
+
+def assert_alone_and_preempted(case: Case) -> None:
+    """The C++ backend gives the same tokens to a request alone, and to many in a pool too small."""
+    engine = case.engine(backend="cpu")
+    alone = [outputs(run(engine, [prompt]))[0] for prompt in case.prompts[:8]]
+    assert alone == case.expected[:8]
+    small = case.engine(backend="cpu", num_blocks=22, max_num_seqs=16, watermark=0.0)
+    requests = run(small, case.prompts)
+    assert sum(request.num_preemptions for request in requests) >= 10
+    assert outputs(requests) == case.expected

@@ -30,10 +30,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> Iterator[None]:
-    threads = torch.get_num_threads()
     with warm_ranks():
         yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
+import torch
 
 from yaie.worker.parallel import processes
 
@@ -22,7 +23,9 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def warm_ranks() -> Iterator[None]:
-    """Meanwhile ranks of engines in this process are such forks."""
+    """Meanwhile ranks of engines in this process are such forks. It gets back the threads that torch
+    had, of which rank 0 takes a share."""
+    threads = torch.get_num_threads()
     multiprocessing.set_forkserver_preload([__name__])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "START", "forkserver")
@@ -33,6 +36,7 @@ def warm_ranks() -> Iterator[None]:
         finally:
             forkserver._forkserver._stop()  # type: ignore[attr-defined]  # or it stays
             multiprocessing.set_forkserver_preload([])
+            torch.set_num_threads(threads)
 
 
 def _warm() -> None:

@@ -11,7 +11,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from tests.engine.exact import Case, assert_empty, case_of, outputs, run
+from tests.engine.exact import (
+    Case,
+    assert_alone_and_preempted,
+    assert_empty,
+    case_of,
+    outputs,
+    run,
+)
 from tests.models.plain_ops import PlainOps
 from tests.models.test_adapters import load, logits_in_two_chunks, random_sequences
 from tests.models.tiny import tiny_model
@@ -163,13 +170,7 @@ def test_plain_experts_are_taken_whatever_the_configuration_says(
 
 @pytest.mark.skipif(bool(build.missing()), reason=build.missing())
 def test_greedy_tokens_alone_and_after_preemption(case: Case) -> None:
-    engine = case.engine(backend="cpu")
-    alone = [outputs(run(engine, [prompt]))[0] for prompt in case.prompts[:8]]
-    assert alone == case.expected[:8]
-    small = case.engine(backend="cpu", num_blocks=22, max_num_seqs=16, watermark=0.0)
-    requests = run(small, case.prompts)
-    assert sum(request.num_preemptions for request in requests) >= 10
-    assert outputs(requests) == case.expected
+    assert_alone_and_preempted(case)
 
 
 def test_blocks_in_the_order_of_a_gguf_are_the_same_numbers() -> None:

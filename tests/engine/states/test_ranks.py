@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
 from tests.engine.exact import Case, assert_empty, outputs, run
 from tests.engine.states.test_drafts import DRAFTS, expect_some_right, guessing
@@ -18,10 +17,8 @@ FEW: dict[str, Any] = {"num_blocks": 22, "max_num_seqs": 16, "watermark": 0.0}
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> Iterator[None]:
-    threads = torch.get_num_threads()
     with warm_ranks():
         yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(

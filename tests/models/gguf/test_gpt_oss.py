@@ -14,7 +14,14 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tests.engine.exact import Case, assert_empty, case_of, outputs, run
+from tests.engine.exact import (
+    Case,
+    assert_alone_and_preempted,
+    assert_empty,
+    case_of,
+    outputs,
+    run,
+)
 from tests.marks import nightly_but
 from tests.models.gguf.tiny_ggufs import CONTROL, NORMAL, write_gguf
 from tests.models.sharded import load as load_part
@@ -126,13 +133,7 @@ def test_greedy_tokens_are_those_of_transformers(case: Case, backend: str) -> No
 @needs_cpp
 @pytest.mark.nightly
 def test_greedy_tokens_alone_and_after_preemption(case: Case) -> None:
-    engine = case.engine(backend="cpu")
-    alone = [outputs(run(engine, [prompt]))[0] for prompt in case.prompts[:8]]
-    assert alone == case.expected[:8]
-    small = case.engine(backend="cpu", num_blocks=22, max_num_seqs=16, watermark=0.0)
-    requests = run(small, case.prompts)
-    assert sum(request.num_preemptions for request in requests) >= 10
-    assert outputs(requests) == case.expected
+    assert_alone_and_preempted(case)
 
 
 @needs_cpp

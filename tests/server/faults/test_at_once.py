@@ -12,6 +12,7 @@ import pytest
 from tests.cli.test_serve import address_in, server
 from tests.server.conftest import within
 from tests.server.faults.at_once import alone, attack, work
+from tests.server.faults.clients import PATH
 from yaie.engine.background.engine_thread import CALM
 
 BUSY = {"429", "503"}
@@ -47,12 +48,24 @@ ATTACKS, CALM_ATTACKS = 4, 3
 that finds them busy takes a tenth of a second more."""
 
 
+POOL_TOKENS = 32_768
+"""Of the tutor's pool."""
+
+
 def in_use(url: str) -> float:
     found = re.search(
         r"^vllm:num_requests_running\S* (\S+)", httpx.get(f"{url}/metrics").text, re.M
     )
     assert found is not None
     return float(found[1])
+
+
+def write_pool(url: str) -> None:
+    """Each block once. One that an attack writes first would seem to be memory that it leaves behind."""
+    prompts = [[10 + (97 * number + token) % 3000 for token in range(1900)] for number in range(20)]
+    answer = httpx.post(url + PATH, json={"prompt": prompts, "max_tokens": 1}, timeout=120)
+    assert answer.status_code == 200
+    assert answer.json()["usage"]["prompt_tokens"] > POOL_TOKENS
 
 
 def memory_at_rest(url: str, pid: int) -> int:
@@ -71,6 +84,7 @@ def test_a_stream_goes_on_beside_all_hostile_requests_at_once() -> None:
     with server("--mine=none") as (process, lines):
         url = address_in(process, lines)
         expected = alone(url).text
+        write_pool(url)
         attack(url)  # what is loaded late is loaded
         before = memory_at_rest(url, process.pid)
         waits: list[tuple[float, float]] = []
