@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.engine.exact import assert_empty, outputs
+from tests.engine.exact import run as run_all
 from tests.engine.mixed import Asked, add_all, expect_same, mixed, plain, run
+from tests.engine.on_gpu import engine_on_gpu
+from tests.engine.states.cases import decided_case
 from tests.models.tiny import tiny_model
 from yaie import LLMEngine
 from yaie.core.config import EngineConfig
@@ -43,9 +47,37 @@ def test_plain_requests_are_drawn_from_split_logits_as_from_joined_ones(shape: s
     expect("tutor", SHAPES[shape], plain)
 
 
-@pytest.mark.parametrize("family", ["llama-biases", "mistral", "qwen2", "qwen3", "gpt2"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "llama-biases",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "gpt2",
+        "gemma3",
+        "olmo3",
+        "gpt_oss-20b",
+    ],
+)
 def test_every_family(family: str, tmp_path: Path) -> None:
     expect(str(tiny_model(family, tmp_path / family)), SHAPES["2x1"])
+
+
+@pytest.mark.parametrize("settings", [{}, {"graphs": "off"}, {"speculate": "ngram"}], ids=str)
+@pytest.mark.parametrize("family", ["lfm2", "qwen3_5"])
+def test_hybrids(family: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    """Transformers' tokens, and again from the cache: each rank has its part of a state."""
+    case = decided_case(family, tmp_path / family)
+    engine = engine_on_gpu(case, **SHAPES["2x1"], **settings)
+    try:
+        assert outputs(run_all(engine, case.prompts)) == case.expected
+        again = run_all(engine, case.prompts)
+        assert outputs(again) == case.expected
+        assert max(request.num_cached_tokens for request in again) > 0
+        assert_empty(engine)
+    finally:
+        engine.close()
 
 
 @pytest.mark.parametrize("collectives", ["auto", "library"])

@@ -78,4 +78,4 @@ def expect_drafts(naive: NaiveHead, seen: Seen, heard: dict[int, int] | None = N
 
 def expect_some_right(engine: LLMEngine) -> None:
     stats = engine.stats()
-    assert 0.2 < stats["accepted_draft_tokens"] / stats["draft_tokens"] < 0.8
+    assert 0.1 < stats["accepted_draft_tokens"] / stats["draft_tokens"] < 0.8

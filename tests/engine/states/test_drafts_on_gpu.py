@@ -5,16 +5,13 @@ from typing import Any
 import pytest
 
 from tests.engine.exact import Case, assert_empty, outputs, run
+from tests.engine.on_gpu import engine_on_gpu
 from tests.engine.states.cases import decided_case
 from tests.engine.states.test_drafts import expect_some_right, guessing
 from yaie.core.step import StepInput
 from yaie.worker.unsettled import UnsettledChunks, UnsettledStates, UnsettledStep
 
 pytestmark = pytest.mark.gpu
-FEW: dict[str, Any] = {
-    "device": "cuda", "mine": "none", "dtype": "float32", "num_blocks": 512, "max_num_seqs": 24,
-    "token_budget": 256, "speculate": "ngram",
-}  # fmt: skip
 FAMILIES = ("lfm2", "qwen3_5", "granite4-h")
 
 
@@ -40,9 +37,9 @@ def test_answers_are_those_of_transformers(
         settle(self, step, gained)
 
     monkeypatch.setattr(UnsettledStates, "settle", noted)
-    settings = {**FEW, "graphs": graphs, "num_drafts": num_drafts, "max_num_seqs": num_seqs}
+    more = {"speculate": "ngram", "num_drafts": num_drafts, "max_num_seqs": num_seqs}
     with guessing(decided):
-        engine = decided.engine(**settings)
+        engine = engine_on_gpu(decided, graphs=graphs, **more)
         assert outputs(run(engine, decided.prompts)) == decided.expected
         again = run(engine, decided.prompts)
     assert outputs(again) == decided.expected

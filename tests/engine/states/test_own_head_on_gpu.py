@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.engine.exact import Case, assert_empty, outputs, run
+from tests.engine.on_gpu import engine_on_gpu
 from tests.engine.states.headed import expect_drafts, expect_some_right, headed_case, seeing
-from tests.engine.states.test_drafts_on_gpu import FEW
 from tests.models.own_heads import NaiveHead
 
 pytestmark = pytest.mark.gpu
@@ -25,8 +25,8 @@ def test_drafts_and_answers_are_those_of_the_references(
 ) -> None:
     """And again from the cache, which resumes from checkpoints."""
     case, naive = made
-    more: dict[str, Any] = {"speculate": "mtp", "graphs": graphs, "num_drafts": num_drafts}
-    engine = case.engine(**FEW | more | {"max_num_seqs": num_seqs})
+    more: dict[str, Any] = {"num_drafts": num_drafts, "max_num_seqs": num_seqs}
+    engine = engine_on_gpu(case, speculate="mtp", graphs=graphs, **more)
     with seeing() as seen:
         assert outputs(run(engine, case.prompts)) == case.expected
         again = run(engine, case.prompts)

@@ -22,6 +22,7 @@ from tests.engine.exact import (
     outputs,
     run,
 )
+from tests.engine.on_gpu import engine_on_gpu
 from tests.marks import nightly_but
 from tests.models.gguf.tiny_ggufs import CONTROL, NORMAL, write_gguf
 from tests.models.sharded import load as load_part
@@ -128,6 +129,15 @@ def test_greedy_tokens_are_those_of_transformers(case: Case, backend: str) -> No
     assert_empty(engine)
     chunks = case.engine(backend=backend, token_budget=16)
     assert outputs(run(chunks, case.prompts[:24])) == case.expected[:24]
+
+
+@pytest.mark.gpu
+def test_greedy_tokens_on_a_gpu_are_those_of_transformers(case: Case) -> None:
+    engine = engine_on_gpu(case)
+    assert outputs(run(engine, case.prompts)) == case.expected
+    assert outputs(run(engine, case.prompts)) == case.expected
+    assert_empty(engine)
+    engine.close()
 
 
 @needs_cpp

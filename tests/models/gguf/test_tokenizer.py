@@ -4,9 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.models.gguf.tiny_ggufs import CONTROL, NORMAL, USER_DEFINED, vocabulary, write_gguf
 from tests.models.test_adapters import load
 from yaie.models.gguf.config import generation_values
+from yaie.models.gguf.splits import SPLITS
 from yaie.models.gguf.tokenizer import write_tokenizer
 from yaie.models.tokenizer import Tokenizer
 
@@ -48,6 +51,13 @@ def test_digits_are_cut_one_by_one_where_the_file_says_so(
     assert together.token_strings(together.encode("x 12")) == ["x", "Ġ", "12"]
     apart = made(values | {"tokenizer.ggml.pre": "smollm"}, tmp_path)
     assert apart.token_strings(apart.encode("x 12")) == ["x", "Ġ", "1", "2"]
+
+
+def test_texts_are_cut_as_by_transformers() -> None:
+    mapping = pytest.importorskip("transformers.integrations.gguf.gguf_tokenizer_mapping")
+    theirs = mapping.GGUF_PRE_TOKENIZER_SPLITS
+    assert theirs.items() <= SPLITS.items()
+    assert {SPLITS[name] for name in SPLITS.keys() - theirs.keys()} == {theirs["qwen2"]}
 
 
 def test_llama_3_begins_with_bos_and_takes_whole_words(

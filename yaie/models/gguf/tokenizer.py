@@ -11,6 +11,7 @@ from typing import Any
 
 from yaie.core.errors import ModelError
 from yaie.models.gguf.families import Values
+from yaie.models.gguf.splits import SPLITS
 
 _CONTROL, _USER_DEFINED = 3, 4
 """Of tokenizer.ggml.token_type: special tokens, and those that are found whole in a text."""
@@ -21,7 +22,6 @@ _AS_GPT2 = ("gpt-2", "phi-2", "mpt", "olmo", "roberta-bpe", "jina-es", "jina-de"
 _DIGIT_BY_DIGIT = (
     "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
 )  # fmt: skip
-_AS_QWEN2 = ("stablelm2", "hunyuan")
 _AS_LLAMA3 = (
     "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
     "jina-v5-nano", "tekken",
@@ -140,7 +140,6 @@ def _byte_level(path: Path, values: Values, architecture: str) -> tuple[Any, boo
 def _pre_tokenizer(path: Path, kind: str) -> Any:
     """What cuts a text before merges join its bytes."""
     from tokenizers import Regex, pre_tokenizers
-    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     if kind in _AS_GPT2:
         return pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -151,7 +150,7 @@ def _pre_tokenizer(path: Path, kind: str) -> Any:
                 pre_tokenizers.ByteLevel(add_prefix_space=False),
             ]
         )
-    split = GGUF_PRE_TOKENIZER_SPLITS.get("qwen2" if kind in _AS_QWEN2 else kind)
+    split = SPLITS.get(kind)
     if split is None:
         raise ModelError(
             f"{path} cuts its texts in the way {kind!r} (tokenizer.ggml.pre), which is not known here: "
@@ -168,7 +167,11 @@ def _pre_tokenizer(path: Path, kind: str) -> Any:
 def _sentence_pieces(values: Values, architecture: str) -> tuple[Any, bool]:
     """As `_byte_level`. BOS comes first unless the file says otherwise, as in llama.cpp."""
     from tokenizers import decoders, pre_tokenizers
-    from transformers.integrations.gguf import GGUF_TOKENIZER_MAPPING, convert_gguf_tokenizer
+
+    try:
+        from transformers.integrations.gguf import GGUF_TOKENIZER_MAPPING, convert_gguf_tokenizer
+    except ImportError:  # before transformers 5.18
+        from transformers.integrations.ggml import GGUF_TOKENIZER_MAPPING, convert_gguf_tokenizer
 
     names = GGUF_TOKENIZER_MAPPING["tokenizer"]
     own = {
