@@ -12,7 +12,9 @@ from torch import Tensor
 
 from tests.models.plain_ops import PlainOps, PlainOpsWithGemm
 from tests.models.tiny import HAND_WRITTEN, REFUSED, SERVED, VOCAB
+from yaie.core.batch import AttentionSpec, Rotation
 from yaie.core.config import EngineConfig
+from yaie.core.contracts import Attend
 from yaie.core.errors import ConfigError, ModelError
 from yaie.models import LoadedModel, ModelAdapter, ModelLoader
 from yaie.models.adapter import registered_adapter
@@ -57,6 +59,27 @@ def random_sequences(lengths: tuple[int, ...]) -> list[Tensor]:
 
 
 @torch.inference_mode()
+def overwriting(attend: Attend) -> Attend:
+    """An `attend` that keeps nothing which it may overwrite, as kernels that rotate in place."""
+
+    def attended(
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        spec: AttentionSpec,
+        *,
+        rotation: Rotation | None = None,
+    ) -> Tensor:
+        found = attend(layer, q, k, v, spec, rotation=rotation)
+        if rotation is not None:
+            q.fill_(torch.nan)
+            k.fill_(torch.nan)
+        return found
+
+    return attended
+
+
 def logits_in_two_chunks(adapter: ModelAdapter, sequences: list[Tensor]) -> list[Tensor]:
     """Two flat batches: the first half of every sequence, then the rest of each, in reverse order."""
     kv = ContiguousKV()
@@ -70,7 +93,7 @@ def logits_in_two_chunks(adapter: ModelAdapter, sequences: list[Tensor]) -> list
         hidden = adapter.forward(
             torch.cat([sequences[i][start:end] for i, start, end in spans]).to(adapter.device),
             torch.cat([torch.arange(start, end) for _, start, end in spans]).to(adapter.device),
-            kv.attend([(str(index), end - start) for index, start, end in spans]),
+            overwriting(kv.attend([(str(index), end - start) for index, start, end in spans])),
         )
         parts = adapter.logits(hidden).split([end - start for _, start, end in spans])
         for (index, _, _), part in zip(spans, parts, strict=True):

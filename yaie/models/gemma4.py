@@ -132,6 +132,8 @@ class Gemma4Adapter(ModelAdapter):
             self.token_norm = self.empty(self.width)
         self.layers = [self._layer(index) for index in range(count)]
         borrowing = [index for index, layer in enumerate(self.layers) if layer.borrows]
+        lending = {layer.kind: i for i, layer in enumerate(self.layers) if not layer.borrows}
+        self._lent_from = min(lending.values()) if borrowing else count
         self._not_taken = tuple(
             f"layers.{index}.self_attn.{name}." for index in borrowing for name in NO_WEIGHTS
         )
@@ -294,6 +296,8 @@ class Gemma4Adapter(ModelAdapter):
         if own:  # the last of them is the value, be it the key or not
             lent[layer.kind] = own[0], self.ops.rms_norm(own[-1], layer.unscaled, self.eps)
         k, v = lent[layer.kind]
+        if index >= self._lent_from:
+            k = k.clone()  # attention may overwrite it, and a later layer needs it as it is
         rotation = Rotation(self.ops.rope, positions, *layer.tables, layer.head_norms)
         return layer.output(attend(index, q, k, v, layer.attention, rotation=rotation).flatten(1))
 

@@ -46,16 +46,3 @@ def test_answers_are_those_of_transformers(long_texts: Case, name: str) -> None:
     assert given_back(engine) > 50
     assert_empty(engine)
     engine.close()
-
-
-@pytest.mark.parametrize("case", ["gemma3", "olmo3"], indirect=True, scope="module")
-def test_deterministic_answers_are_those_of_a_lone_request(long_texts: Case) -> None:
-    half = {"deterministic": True, "token_budget": 64, "dtype": "bfloat16"}
-    with windowed_blocks(120):
-        engine = engine_on_gpu(long_texts, max_num_seqs=16, **half)
-    assert isinstance(engine.machine_parts.cache, GroupedCache)
-    together = outputs(long_run(engine, long_texts.prompts))
-    engine.reset_prefix_cache()
-    assert together == [outputs(long_run(engine, [one]))[0] for one in long_texts.prompts]
-    assert given_back(engine) > 50
-    engine.close()
