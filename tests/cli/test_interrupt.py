@@ -122,6 +122,28 @@ with interrupt.Interruptible():
 """
 
 
+ENDS_BY_ITSELF = """
+import signal, time
+from yaie.system import interrupt
+interrupt.IMPORT_SECONDS = 1.0
+with interrupt.Interruptible():
+    print("ready", flush=True)
+    import slow_import
+    signal.signal(signal.SIGINT, lambda *_: None)
+    interrupt.say_stopped()
+    time.sleep(60)
+"""
+
+
+def test_a_command_that_ends_by_itself_and_is_ended_says_so_once(tmp_path: Path) -> None:
+    """A server, whose own handler is in place when a signal that came in an import is passed on."""
+    (tmp_path / "slow_import.py").write_text("import time\ntime.sleep(0.5)\n")
+    text = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n" + ENDS_BY_ITSELF
+    ended = script(text).interrupt()
+    expect_end(ended)
+    assert ended.said == "Stopped.\n"
+
+
 @pytest.mark.parametrize(
     ("seconds", "patience", "cleaned"), [(0.3, 30, True), (60, IMPORT_SECONDS, False)]
 )

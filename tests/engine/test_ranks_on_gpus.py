@@ -56,7 +56,6 @@ def test_plain_requests_are_drawn_from_split_logits_as_from_joined_ones(shape: s
         "qwen3",
         "gpt2",
         "gemma3",
-        "olmo3",
         "gpt_oss-20b",
     ],
 )

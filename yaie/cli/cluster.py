@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from yaie import __version__
-from yaie.cli.console import err, say
+from yaie.cli.console import say
 from yaie.cli.options import cluster_options, engine_options
 from yaie.cli.serve import announce
 from yaie.cluster.run import import_ray, run_cluster
@@ -18,6 +18,7 @@ from yaie.core.idle import refuse_idle
 from yaie.core.settings import ENV_PREFIX
 from yaie.server.settings import ServerSettings
 from yaie.system.exit import exit_now
+from yaie.system.interrupt import say_stopped
 
 if TYPE_CHECKING:
     from yaie.engine.info import EngineInfo
@@ -58,5 +59,5 @@ def cluster(
 
     start_logging(settings.log_level, None, settings.log_json)
     run_cluster(config, settings, cluster, reload=reload, on_ready=on_ready)
-    err.print("Stopped.")
+    say_stopped()
     exit_now(0)

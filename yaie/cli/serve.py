@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from yaie import __version__
-from yaie.cli.console import err, parts_table, say, show_table
+from yaie.cli.console import parts_table, say, show_table
 from yaie.cli.options import engine_options, server_options
 from yaie.cli.variables import unknown_variables
 from yaie.core.config import EngineConfig
@@ -18,7 +18,7 @@ from yaie.server.settings import ServerSettings
 from yaie.system.child import hold_signals
 from yaie.system.exit import exit_now
 from yaie.system.gc_tuning import freeze_heap
-from yaie.system.interrupt import speaks
+from yaie.system.interrupt import say_stopped
 from yaie.worker.parallel.launch import Launch, launched
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def serve(config: EngineConfig, settings: ServerSettings) -> None:
 
     asyncio.run(run_server(engine, app, listener, settings, on_ready=on_ready))
     if engine.failure is None:
-        if speaks():
-            err.print("Stopped.")
+        say_stopped()
         exit_now(0)
     if engine.is_stuck:
         exit_now(1)

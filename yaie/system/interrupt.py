@@ -36,11 +36,12 @@ CHILD = "YAIE_CHILD"
 
 class _State:
     """Of this process. has_come: a SIGINT, of num_calls; is_late: it waits for an import; is_silent:
-    nothing is to be said of it."""
+    nothing is to be said of it; first: held by the thread that has said it."""
 
     has_come = is_late = False
     num_calls = 0
     is_silent = CHILD in os.environ
+    first = threading.Lock()
 
 
 class Interruptible:
@@ -63,9 +64,13 @@ def end_on_interrupt() -> None:
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def speaks() -> bool:
-    """Whether this process is to say that it has stopped: no other does."""
-    return not _State.is_silent
+def say_stopped() -> None:
+    """That this process has stopped, once, whichever of its threads is the first to know, unless another
+    process says so."""
+    if not _State.is_silent and _State.first.acquire(blocking=False):
+        # A progress bar may have hidden the cursor.
+        shown = "\x1b[?25h" if os.isatty(2) and os.environ.get("TERM") != "dumb" else ""
+        os.write(2, f"{shown}Stopped.\n".encode())
 
 
 def is_interrupted() -> bool:
@@ -98,10 +103,7 @@ def end_interrupted() -> NoReturn:
             for child in process.active_children():
                 child.kill()
         sys.stdout.flush()
-        if not _State.is_silent:
-            # A progress bar may have hidden the cursor.
-            shown = "\x1b[?25h" if os.isatty(2) and os.environ.get("TERM") != "dumb" else ""
-            os.write(2, f"{shown}Stopped.\n".encode())
+        say_stopped()
     finally:  # whatever is closed, half imported or in the middle of a write
         os._exit(STATUS)
 
