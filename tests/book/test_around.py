@@ -368,7 +368,7 @@ def test_goodput_falls_where_throughput_stays(page: Any) -> None:
     assert below["kept"] == 1
     assert over["throughput"] > below["throughput"]
     assert over["kept"] == 0  # the figure's answer
-    for rate, kept in ((25, 0.87), (28, 0.60), (30, 0.21), (32, 0)):  # the chapter's text
+    for rate, kept in ((25, 0.88), (28, 0.61), (30, 0.20), (32, 0)):  # the chapter's text
         assert summary(page, rate)["kept"] == pytest.approx(kept, abs=0.005)
     assert 1e3 * summary(page, 28)["tpot"]["half"] == pytest.approx(27, abs=0.5)
     assert 1e3 * over["tpot"]["half"] == pytest.approx(57, abs=0.5)
@@ -383,7 +383,7 @@ def test_a_limit_on_each_gap_counts_others_than_one_on_the_mean(page: Any) -> No
         )["kept"]
         for between in (0.03, 0.06)
     }  # the chapter's text
-    assert kept[0.03] == pytest.approx(0.003, abs=0.0005)
+    assert kept[0.03] == pytest.approx(0.004, abs=0.0005)
     assert kept[0.06] == 1
     counted = run[300:]
     assert all(
