@@ -160,6 +160,7 @@ class LoadedEngine:
             told = held.told_of_groups(
                 (sizes.num_blocks, sizes.bytes_per_block),
                 (sizes.num_windowed_blocks, sizes.bytes_per_windowed_block),
+                where,
             )
             cache: Any = self._machine.cache
             which, blocks = "their ", cache.windowed_blocks

@@ -56,13 +56,15 @@ class Held:
             f"({self.whole * mib:,.1f} MiB{where}) of the longest text"
         )
 
-    def told_of_groups(self, full: tuple[int, int], windowed: tuple[int, int]) -> str:
+    def told_of_groups(
+        self, full: tuple[int, int], windowed: tuple[int, int], where: str = ""
+    ) -> str:
         """In words, for the start. full, windowed: how many blocks the layers have that see all of a
-        text, and the others, and the bytes of one."""
+        text, and the others, and the bytes of one. where: see `told`."""
 
         def told(blocks: tuple[int, int]) -> str:
             count, each = blocks
-            return f"{count:,} blocks ({count * each / 2**20:,.1f} MiB)"
+            return f"{count:,} blocks ({count * each / 2**20:,.1f} MiB{where})"
 
         saved = (full[0] - windowed[0]) * windowed[1]
         more = f"; {full[0]:,} for all would take {saved / 2**20:,.1f} MiB more"
@@ -132,8 +134,8 @@ def held_of(
         kept = "the head that drafts sees all of a text"
     elif config.preemption == "swap":
         kept = "preemption is swap, which moves texts whole"
-    elif has_groups and config.num_ranks > 1:
-        kept = "ranks have one table for all layers"
+    elif has_groups and config.pipeline_parallel > 1:
+        kept = "the stages of a pipeline have one table for all layers"
     size, device = config.block_size, adapter.device.type
     budget = config.step_tokens(device)
     if not config.chunked_prefill:

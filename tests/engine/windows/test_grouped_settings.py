@@ -133,8 +133,10 @@ def test_blocks_are_kept(folder: Path, settings: dict[str, Any], why: str) -> No
     one.close()
 
 
-def test_ranks_keep_blocks() -> None:
-    assert held(tensor_parallel=2).kept == "ranks have one table for all layers"
+def test_stages_of_a_pipeline_keep_blocks() -> None:
+    assert held(tensor_parallel=2).kept == ""
+    staged = held(pipeline_parallel=2).kept
+    assert staged == "the stages of a pipeline have one table for all layers"
 
 
 @pytest.mark.parametrize("extra", ["", ONCE_IN_A_TABLE], ids=["with the capability", "without"])

@@ -101,6 +101,8 @@ class RankExecutor:
             num_seats=min(one.num_seats for one in found),
             bytes_per_slot=own.bytes_per_slot,
             num_checkpoints=min(one.num_checkpoints for one in found),
+            num_windowed_blocks=min(one.num_windowed_blocks for one in found),
+            bytes_per_windowed_block=own.bytes_per_windowed_block,
         )
         self.send(sizes)
         return sizes

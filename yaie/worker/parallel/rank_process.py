@@ -40,6 +40,7 @@ from yaie.worker.parallel.messages import (
 from yaie.worker.parallel.place import Place, answering_rank
 from yaie.worker.step_future import StepFuture
 from yaie.worker.threads import use_threads
+from yaie.worker.windows import held_of
 from yaie.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -165,10 +166,13 @@ class Rank:
             groups.shard(lab),
         )
         part = Part(adapter, loader.dtype, device, adapter.max_length)
-        self.tell(Loaded(sizes_for(config, backend, part), dtype_name(loader.dtype)))
+        held = held_of(config, adapter, part.max_length)  # as control finds: no head is on ranks
+        held = None if held is None or held.kept else held
+        own = sizes_for(config, backend, part, held=held)
+        self.tell(Loaded(own, dtype_name(loader.dtype)))
         sizes = self._inbox.get()
         assert isinstance(sizes, Sizes)
-        self._worker: Worker = make_worker(config, backend, part, sizes)
+        self._worker: Worker = make_worker(config, backend, part, sizes, held=held)
         groups.limit.set(config.rank_timeout)
         freeze_heap()
         self._is_serving = True
