@@ -1,6 +1,5 @@
 """How full the pool is of a model of which some layers have a window: by group, wherever it is shown."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ import pytest
 
 from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, serving
-from tests.server.test_metrics import ask, samples, value
+from tests.server.paused import paused_before
+from tests.server.test_metrics import samples, value
 from yaie.engine.background import latencies
 from yaie.engine.windows.grouped import GroupedCache
 from yaie.server.logs import activity
@@ -42,24 +42,7 @@ def test_each_group_s_usage_is_told_and_the_fuller_one_as_vllm_s(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(latencies, "FRESH_SECONDS", 0.0)
-    step, gate, paused = server.llm.step, threading.Event(), threading.Event()
-    steps = 0
-
-    def counted() -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 8:
-            paused.set()
-            gate.wait(20)
-        return step()
-
-    server.llm.step = counted
-    asking = threading.Thread(
-        target=ask, args=(server,), kwargs={"prompt": list(range(20, 20 + PROMPT)), "max_tokens": 9}
-    )
-    asking.start()
-    try:
-        assert paused.wait(20)
+    with paused_before(8, server, prompt=list(range(20, 20 + PROMPT)), max_tokens=9):
         cache = server.llm.machine_parts.cache
         assert isinstance(cache, GroupedCache)
         [request] = cache._requests.values()
@@ -76,9 +59,6 @@ def test_each_group_s_usage_is_told_and_the_fuller_one_as_vllm_s(
         stats = server.llm.stats()
         told = f"KV pool {full:.1%} and {windowed:.1%} of windows, prefix hits"
         assert told in activity(stats, stats, 1.0)
-    finally:
-        gate.set()
-        asking.join(20)
 
 
 def test_the_fuller_group_is_what_requests_wait_for() -> None:

@@ -3,43 +3,27 @@
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.models.tiny import tiny_model
 from tests.server.conftest import LiveServer, posted, serving, within
 from tests.server.fake_engine import FakeEngine
+from tests.server.paused import paused_before
 from tests.server.test_limits import connect, head, raw
-from tests.server.test_metrics import ask, fresh, samples, value
+from tests.server.test_metrics import fresh, samples, value
 from yaie.engine.background.rejections import Rejection
 
 __all__ = ["fresh"]
 
 
 def test_gauges_show_what_runs_and_what_waits_and_return_to_zero(fresh: LiveServer) -> None:
-    step, gate, paused = fresh.llm.step, threading.Event(), threading.Event()
-    steps = 0
-
-    def counted() -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 4:
-            paused.set()
-            gate.wait(10)
-        return step()
-
-    fresh.llm.step = counted
-    asking = threading.Thread(target=ask, args=(fresh,), kwargs={"prompt": [[3] * 30, [4] * 30]})
-    asking.start()
-    assert paused.wait(10)
-    assert value(fresh, "num_requests_running") == 2
-    assert value(fresh, "num_requests_waiting") == 0
-    used = fresh.llm.stats()["used_blocks"]
-    assert value(fresh, "kv_cache_usage_perc") == used / 24
-    assert used >= 16
-    gate.set()
-    asking.join(20)
+    with paused_before(4, fresh, prompt=[[3] * 30, [4] * 30]):
+        assert value(fresh, "num_requests_running") == 2
+        assert value(fresh, "num_requests_waiting") == 0
+        used = fresh.llm.stats()["used_blocks"]
+        assert value(fresh, "kv_cache_usage_perc") == used / 24
+        assert used >= 16
     within(20, lambda: value(fresh, "num_requests_running") == 0)
     assert value(fresh, "kv_cache_usage_perc") == 0
     [info] = [s for s in samples(fresh) if s.name == "vllm:cache_config_info"]
@@ -66,26 +50,9 @@ def test_requests_without_a_slot_wait_for_capacity(tmp_path: Path) -> None:
     with serving(
         lambda: LLMEngine(model=folder, num_blocks=64, max_num_seqs=1, threads=1)
     ) as server:
-        step, gate, paused = server.llm.step, threading.Event(), threading.Event()
-        steps = 0
-
-        def counted() -> Any:
-            nonlocal steps
-            steps += 1
-            if steps == 3:
-                paused.set()
-                gate.wait(10)
-            return step()
-
-        server.llm.step = counted
-        prompts = [[token] * 9 for token in (3, 4, 5)]
-        asking = threading.Thread(target=ask, args=(server,), kwargs={"prompt": prompts})
-        asking.start()
-        assert paused.wait(10)
-        assert waiting(server) == {"capacity": 2, "deferred": 0}
-        assert value(server, "num_requests_running") == 1
-        gate.set()
-        asking.join(20)
+        with paused_before(3, server, prompt=[[token] * 9 for token in (3, 4, 5)]):
+            assert waiting(server) == {"capacity": 2, "deferred": 0}
+            assert value(server, "num_requests_running") == 1
         within(20, lambda: waiting(server) == {"capacity": 0, "deferred": 0})
 
 
