@@ -14,7 +14,7 @@ from torch import Tensor
 
 from solutions.state_cache import StatePool
 from tests.models.plain_ops import PlainOps, PlainOpsWithGemm
-from tests.models.test_adapters import TOLERANCE, random_sequences, reference_logits
+from tests.models.test_adapters import TOLERANCE, overwriting, random_sequences, reference_logits
 from tests.models.tiny import AMPLIFIED, STATEFUL, VOCAB, write_model
 from yaie.backends.states.naive import NaiveStateOps
 from yaie.core.config import EngineConfig
@@ -69,7 +69,7 @@ def logits_in_two_chunks(adapter: ModelAdapter, sequences: list[Tensor]) -> list
             torch.tensor([start == 0 for _, start, _ in spans]),
         )
         attend = AttendWithStates(
-            kv.attend([(str(index), end - start) for index, start, end in spans]),
+            overwriting(kv.attend([(str(index), end - start) for index, start, end in spans])),
             StepStates(NaiveStateOps(), pool.layers, batch),
         )
         hidden = adapter.forward(

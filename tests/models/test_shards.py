@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.models.sharded import load, on_all, shards
 from tests.models.test_adapters import load as load_whole
-from tests.models.test_adapters import logits_in_two_chunks, random_sequences
+from tests.models.test_adapters import logits_in_two_chunks, overwriting, random_sequences
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ConfigError, ModelError
 from yaie.models import ModelAdapter, ModelLoader
@@ -34,7 +34,7 @@ NEAR = {"atol": 2e-4, "rtol": 1e-4}
 def one_pass(adapter: ModelAdapter, incoming: Tensor | None, sequences: list[Tensor]) -> Tensor:
     """Logits of the last stage, or what it passes on."""
     kv = ContiguousKV()
-    attend = kv.attend([(str(index), len(one)) for index, one in enumerate(sequences)])
+    attend = overwriting(kv.attend([(str(index), len(one)) for index, one in enumerate(sequences)]))
     positions = torch.cat([torch.arange(len(one)) for one in sequences])
     if incoming is None:
         incoming = adapter.embedded(torch.cat(sequences), positions)
