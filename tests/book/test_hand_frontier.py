@@ -80,7 +80,7 @@ def test_experts_on_32_ranks_are_as_the_text_says():
     rates = [64e3 / ms for ms in (alone, alone + hosts / 50e6, alone + sent / 50e6)]
     assert [round(rate, -2) for rate in rates] == [4900, 3700, 2600]
     assert f"64 tokens in {alone:.1f} ms, 4,900 a second" in text
-    assert f"3,700 ({alone + hosts / 50e6:.1f} ms, host by host) or 2,600" in text
+    assert f"3,700 with messages host by host ({alone + hosts / 50e6:.1f} ms), or 2,600" in text
     read = 896 * (1 - (1 - 16 / 896) ** 64)
     assert f"64 tokens read {read:.0f} of its 896 experts" in text
     assert f"would be a step of {256e3 / 2_800:.0f} ms" in text
@@ -170,6 +170,9 @@ def test_what_sparse_attention_keeps_and_reads_without_a_latent():
         assert rows[name][2] == f"{layers * each / 1e9:.{digits}f} GB"
         first, second, third = (int(one.replace(",", "")) for one in rows[name][1].split(" · "))
         assert first * second * third == layers * each
+    together = layers * (sums["read"] + sums["indexer"])
+    assert f"reads {together / 1e9:.2f} GB instead of 6.4" in _words("compressed-attention")
+    assert layers * sums["indexer"] / together == pytest.approx(4 / 5, abs=0.01)
 
 
 def test_a_group_s_vector_is_the_weighted_sum_of_the_text():
