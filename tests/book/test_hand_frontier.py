@@ -157,12 +157,17 @@ def test_what_deepseek_v4_keeps_for_a_million_tokens():
     vector, key = 448 + 2 * 64 + 8, 128
     assert vector == 584
     served = 30 * (vector + key) / 4 + 31 * vector / 128
-    assert f"{vector + key} / 4 + 31 \\cdot {vector} / 128 = {served:,.0f}$".replace(",", "{,}") in text
+    assert (
+        f"{vector + key} / 4 + 31 \\cdot {vector} / 128 = {served:,.0f}$".replace(",", "{,}")
+        in text
+    )
     assert f"bytes per token, {served * gib:.1f} GiB" in text
 
 
 def test_what_sparse_attention_keeps_and_reads_without_a_latent():
-    rows = dict(zip(("kept", "read", "indexer"), table("compressed-attention", "what"), strict=True))
+    rows = dict(
+        zip(("kept", "read", "indexer"), table("compressed-attention", "what"), strict=True)
+    )
     tokens, layers, entry, key = 262_144, 12, 2 * 2 * 256 * 2, 128 * 2 / 4
     sums = {"kept": entry * tokens, "read": entry * 2048, "indexer": key * tokens}
     for name, each in sums.items():
@@ -178,7 +183,9 @@ def test_what_sparse_attention_keeps_and_reads_without_a_latent():
 def test_a_group_s_vector_is_the_weighted_sum_of_the_text():
     tokens = torch.tensor([[8.0, 0], [0, 8], [4, 4], [0, 0]])
     found = torch.tensor([1 / 2, 1 / 4, 1 / 8, 1 / 8]) @ tokens
-    assert f"Only the sum, ({found[0]:.1f}, {found[1]:.1f}), is kept" in _words("compressed-attention")
+    assert f"Only the sum, ({found[0]:.1f}, {found[1]:.1f}), is kept" in _words(
+        "compressed-attention"
+    )
 
 
 def test_a_long_prompt_s_attention_and_a_fourth_of_its_tiles():
