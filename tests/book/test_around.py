@@ -139,6 +139,21 @@ def test_a_latent_is_above_the_ridge_and_grouped_queries_are_below(page: Any) ->
     assert latent["flops"] / latent["bytes"] > ridge > grouped["flops"] / grouped["bytes"]
 
 
+def test_what_the_prediction_on_shared_entries_says(page: Any) -> None:
+    figure = load_figure("compressed-kinds")
+    kinds = figure["data"]["kinds"]
+    assert {name: one.items() - KINDS[name].items() for name, one in kinds.items()} == {
+        name: {("label", one["label"]), ("short", one["short"])} for name, one in kinds.items()
+    }
+    assert figure["data"]["ridge"] == load_figure("attention-kinds")["data"]["ridge"]
+    read = {
+        name: of(page, f"around.kinds.{one['kind']}", one, 131_072)["bytes"]
+        for name, one in kinds.items()
+    }
+    assert (read["sparse"], read["csa"]) == pytest.approx((19.1e6, 4.85e6), rel=0.01)
+    assert read["sparse"] / read["csa"] == pytest.approx(figure["predict"]["number"], abs=0.06)
+
+
 def test_a_prefix_computed_again(page: Any) -> None:
     found = of(page, "around.again", LLAMA, 4096, 400e12)
     flops = 2 * LAYERS * 4096 + 32 * 4 * 32 * 128 * 4096**2 / 2

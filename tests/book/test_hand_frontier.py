@@ -73,6 +73,14 @@ def test_experts_on_32_ranks_are_as_the_text_says():
     assert f"in a step: {sent / 1e6:.0f} MB. That takes {sent / 450e6:.1f} ms over NVLink" in text
     assert f"at 450 GB/s, and {sent / 50e6:.0f} ms over a network of 50 GB/s" in text
     assert f"the network carries {hosts / 1e6:.0f} MB, {hosts / 50e6:.1f} ms" in text
+    latents = 64 * 4096 * 61 * 1152
+    alone = (37e9 + latents) / 4.274e9
+    assert f"18 GB: {latents / 4.274e9:.1f} ms, and {alone:.1f} with the weights" in text
+    assert round(latents / 1e9) == 18
+    rates = [64e3 / ms for ms in (alone, alone + hosts / 50e6, alone + sent / 50e6)]
+    assert [round(rate, -2) for rate in rates] == [4900, 3700, 2600]
+    assert f"64 tokens in {alone:.1f} ms, 4,900 a second" in text
+    assert f"3,700 with messages host by host ({alone + hosts / 50e6:.1f} ms), or 2,600" in text
     read = 896 * (1 - (1 - 16 / 896) ** 64)
     assert f"64 tokens read {read:.0f} of its 896 experts" in text
     assert f"would be a step of {256e3 / 2_800:.0f} ms" in text
@@ -146,6 +154,78 @@ def test_what_deepseek_v4_keeps_for_a_million_tokens():
     assert f"A context of a million ($2^{{20}}$) keeps {kept * gib:.1f} GiB" in text
     assert f"would keep {before * gib:.0f} GiB, {before / kept:.1f} times as much" in text
     assert f"takes {before * gib:.0f} GiB in DeepSeek-V3.2's shape" in text
+    vector, key = 448 + 2 * 64 + 8, 128
+    assert vector == 584
+    served = 30 * (vector + key) / 4 + 31 * vector / 128
+    assert (
+        f"{vector + key} / 4 + 31 \\cdot {vector} / 128 = {served:,.0f}$".replace(",", "{,}")
+        in text
+    )
+    assert f"bytes per token, {served * gib:.1f} GiB" in text
+
+
+def test_what_sparse_attention_keeps_and_reads_without_a_latent():
+    rows = dict(
+        zip(("kept", "read", "indexer"), table("compressed-attention", "what"), strict=True)
+    )
+    tokens, layers, entry, key = 262_144, 12, 2 * 2 * 256 * 2, 128 * 2 / 4
+    sums = {"kept": entry * tokens, "read": entry * 2048, "indexer": key * tokens}
+    for name, each in sums.items():
+        digits = 2 if name == "read" else 1
+        assert rows[name][2] == f"{layers * each / 1e9:.{digits}f} GB"
+        first, second, third = (int(one.replace(",", "")) for one in rows[name][1].split(" · "))
+        assert first * second * third == layers * each
+    together = layers * (sums["read"] + sums["indexer"])
+    assert f"reads {together / 1e9:.2f} GB instead of 6.4" in _words("compressed-attention")
+    assert layers * sums["indexer"] / together == pytest.approx(4 / 5, abs=0.01)
+
+
+def test_a_group_s_vector_is_the_weighted_sum_of_the_text():
+    tokens = torch.tensor([[8.0, 0], [0, 8], [4, 4], [0, 0]])
+    found = torch.tensor([1 / 2, 1 / 4, 1 / 8, 1 / 8]) @ tokens
+    assert f"Only the sum, ({found[0]:.1f}, {found[1]:.1f}), is kept" in _words(
+        "compressed-attention"
+    )
+
+
+def test_a_long_prompt_s_attention_and_a_fourth_of_its_tiles():
+    tokens, pair = 131_072, 524_288
+    products, attention = 2 * 6.98e9 * tokens, pair * tokens**2 / 2
+    share = (products + attention / 4) / (products + attention)
+    text = _words("latent-attention")
+    assert f"pairs are {attention / 1e15:.1f} PFLOP" in text
+    assert f"beside {products / 1e15:.1f} for the products" in text
+    assert f"the prefill takes {share:.0%} of its time" in text
+
+
+def test_two_drafts_for_one_place():
+    p, q = torch.tensor([10.0, 5, 3, 2]) / 20, torch.tensor([6.0, 9, 4, 1]) / 20
+    first = torch.minimum(p, q).sum()
+    left = (p - q).clamp(min=0)
+    residual = left / left.sum()
+    second = torch.minimum(residual, q).sum()
+    text = _words("speculative")
+    assert (20 * residual).round().tolist() == [16, 0, 0, 4]
+    assert "in twentieths it is 16, 0, 0, 4, and $q$ is 6, 9, 4, 1" in text
+    assert f"accepted in {20 * second:.0f} of 20 cases" in text
+    more = 20 * (1 - first) * second
+    assert f"these are {more:.2f}, so two drafts reach {20 * first + more:.2f} of 20" in text
+
+
+def test_pieces_of_a_block_on_the_wire_and_a_block_in_four_bits():
+    piece, pieces = 16 * 8 * 128 * 2, 2 * 32
+    assert piece == 32 * 1024
+    whole = piece * pieces / 50e3  # µs
+    text = _words("disaggregation")
+    assert f"{pieces} · 2 + {whole:.0f} = {round(pieces * 2 + whole, -1):.0f} µs" in text
+    assert f"and one piece of 2 MiB takes {2 + whole:.0f}" in text
+    token = pieces * piece / 16
+    rounded = token * (4 + 8 / 16) / 16
+    disk = rounded / 7e3
+    assert f"takes {rounded / 1024:.0f} KiB if it was rounded to four bits" in _words("kv-tiers")
+    assert f"for every 16 numbers: {disk:.1f} µs from the disk" in _words("kv-tiers")
+    assert 22 / disk > 4
+    assert 22 / (2 * disk) > 2
 
 
 def test_how_many_gpus_a_load_needs():

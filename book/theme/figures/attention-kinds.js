@@ -77,8 +77,9 @@
         y += LABEL + Math.max(high, 4) + GAP;
       }
       const [many, , latent] = kinds.map(({ label }) => found[label]);
-      const said = `After ${power(context)} tokens, keys and values for every head are ${show(many, 'bytes')} a layer; the latent is `
-        + `${show(latent, 'bytes')}. Above ${data.ridge} FLOPs a byte arithmetic is the limit, not memory.`;
+      const compared = kinds[0].cut ? `keys and values for every head are ${show(many, 'bytes')} a layer; the latent is ${show(latent, 'bytes')}`
+        : `a layer reads ${kinds.map(({ label, short }) => `${show(found[label], 'bytes')} (${short})`).join(', ')}`;
+      const said = `After ${power(context)} tokens, ${compared}. Above ${data.ridge} FLOPs a byte arithmetic is the limit, not memory.`;
       stage.append(picture(width, y, said, drawn),
         legend([{ fill: 'var(--y-blue)' }, 'read for the new token'], [{ fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)' }, 'kept, not read'],
           [{ fill: 'none', stroke: 'var(--y-line)', 'stroke-dasharray': '4 3' }, 'kept by another layer'],
