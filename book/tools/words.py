@@ -58,7 +58,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "gpu.md": ("Newer cards",),
     "limits.md": ("What one request may ask for",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
-    "models.md": ("GGUF", "Hybrid models"),
+    "served.md": ("GGUF", "Hybrid models"),
     "performance-notes.md": ("A step on several GPUs",),
     "performance-cpu.md": ("One part at a time", "Guessing ahead"),
     "performance-kernels.md": ("Weights of four and of eight bits",),
