@@ -29,6 +29,7 @@ LATER = frozenset(
         "adapters.md",
         "agent-traffic.md",
         "agents.md",
+        "batch-invariance.md",
         "compressed-attention.md",
         "context-parallel.md",
         "disaggregation.md",
