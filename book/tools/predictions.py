@@ -1,6 +1,6 @@
 """A chapter's first question, `> [!PREDICT]`, and the way from there to its answer.
 
-The paragraph that answers it begins with **The prediction.**; the question says in which section that is.
+The paragraph that answers it begins with **The prediction.**; the question names its section.
 """
 
 import re

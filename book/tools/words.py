@@ -71,7 +71,13 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
         "What a trace does not show",
     ),
     "quantization.md": ("Eight bits with a point: FP8", "Four bits with a point"),
-    "references.md": ("Hybrid models", "Several devices", "To read beside this", "A look around"),
+    "references.md": (
+        "Hybrid models",
+        "Several devices",
+        "To read beside this",
+        "A look around",
+        "In other chapters",
+    ),
     "speculative.md": ("What a step yields", "A block at once"),
 }
 """Sections on what the engine could not do then."""

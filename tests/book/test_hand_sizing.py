@@ -1,4 +1,4 @@
-"""Sums of goodput and of the roofline, computed again: what a service needs, and four requests at least."""
+"""Sums of goodput and of the roofline again: what a service needs, and four requests at least."""
 
 import json
 import math
