@@ -26,8 +26,8 @@ def test_how_many_gpus_a_mixture_of_experts_needs():
     kept = key * (prompt + answer // 2 + shape["window"])
     text = _words("goodput")
     assert f"{experts / 1e9:.0f} billion weights in 36 layers of 128 experts" in text
-    assert f"they are {experts * 4.25 / 8 / 1e9:.0f} GB" in text
-    assert f"the other {rest / 1e9:.1f} billion in bfloat16 are {2 * rest / 1e9:.1f} GB" in text
+    assert f"four: {experts * 4.25 / 8 / 1e9:.0f} GB in 4.25 bits" in text
+    assert f"the other {rest / 1e9:.1f} billion in bfloat16 take {2 * rest / 1e9:.1f} GB" in text
 
     def read(requests: int) -> float:
         reached = 1 - (1 - shape["chosen"] / shape["experts"]) ** requests
