@@ -66,7 +66,7 @@ def load_figure(name: str) -> dict[str, Any]:
 
 
 def _legend(figure: dict[str, Any]) -> str:
-    """What marks and colours mean, for those who have not seen the drawing yet; nothing if it needs no key."""
+    """What marks and colours mean, above the drawing; nothing if it needs no key."""
     words = figure.get("legend", "")
     return f'<p class="figure-legend">{inline(words)}</p>' if words else ""
 

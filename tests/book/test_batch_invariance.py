@@ -11,7 +11,9 @@ from yaie.worker.deterministic import TILE
 
 
 def add(left: float, right: float) -> float:
-    return float(torch.tensor(left, dtype=torch.bfloat16) + torch.tensor(right, dtype=torch.bfloat16))
+    return float(
+        torch.tensor(left, dtype=torch.bfloat16) + torch.tensor(right, dtype=torch.bfloat16)
+    )
 
 
 def test_the_sums_that_are_drawn():
@@ -33,4 +35,4 @@ def test_the_sizes_that_the_engine_fixes():
     assert f"on tiles of {TILE} rows" in text
     assert f"always cut into {SPLITS} parts" in text
     steps = torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
-    assert f"steps are {steps:,.0f} times smaller" in text
+    assert f"where {steps:,.0f} steps fill one of these" in text

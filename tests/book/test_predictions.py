@@ -55,7 +55,9 @@ def rendered(text: str) -> str:
 
 
 def test_the_question_links_to_the_section_of_its_answer():
-    text = f"{ASKED}## Before\n\n### Half of the `square`\n\n**The prediction.** Nine.\n\n## After\n"
+    text = (
+        f"{ASKED}## Before\n\n### Half of the `square`\n\n**The prediction.** Nine.\n\n## After\n"
+    )
     assert answering_section(text) == "Half of the `square`"
     assert rendered(text).endswith(
         '\n\nHow many?\n\n<p class="answered">Answered in <a href="#half-of-the-square">'

@@ -79,6 +79,7 @@ GRANITE4_H_MICRO_STATE = state(36, [64, 64, 128], 64 * 64 + 2 * 128)
 
 GPT_OSS_EXPERTS = 36 * 4 * 3 * 2880**2
 
+
 def _apart(number: int) -> float:
     """How far apart numbers with eight significant bits are there."""
     return max(1, 2 ** (number.bit_length() - 8))
