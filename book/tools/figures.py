@@ -11,7 +11,7 @@ FIGURES = ROOT / "book/figures"
 TRACES = ROOT / "book/traces"
 ELEMENTS = ROOT / "book/theme/figures"
 NO_SCRIPTS = "This figure needs scripts: its numbers are computed here."
-FIELDS = {"element", "title", "caption", "trace", "predict", "data", "code"}
+FIELDS = {"element", "title", "caption", "legend", "trace", "predict", "data", "code"}
 
 
 class FigureError(ValueError):
@@ -40,6 +40,7 @@ def render_figure(name: str, how: str = "", data: dict[str, Any] | None = None) 
     return (
         f'<figure class="moving" id="figure-{name}" role="group" aria-labelledby="title-{name}">'
         f'<p class="figure-title" id="title-{name}">{inline(figure["title"])}</p>'
+        f"{_legend(figure)}"
         f'<{element} data-name="{name}"{" data-plays" if how else ""}>'
         f'<script type="application/json">{script}</script>'
         f"{_fallback(shown, predict)}</{element}>"
@@ -62,6 +63,12 @@ def load_figure(name: str) -> dict[str, Any]:
     if not (ELEMENTS / f"{figure['element']}.js").is_file():
         raise FigureError(f"figure {name}: no book/theme/figures/{figure['element']}.js")
     return figure
+
+
+def _legend(figure: dict[str, Any]) -> str:
+    """What marks and colours mean, above the drawing; nothing if it needs no key."""
+    words = figure.get("legend", "")
+    return f'<p class="figure-legend">{inline(words)}</p>' if words else ""
 
 
 def _trace(figure: dict[str, Any]) -> dict[str, Any]:

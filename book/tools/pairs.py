@@ -4,6 +4,7 @@ from book.tools.evidence import EvidenceError, load
 from book.tools.markup import escape
 
 WIDTH, TALL, TOP = 380, 130, 30
+SHADES = (("var(--y-blue)", 0.8), ("currentColor", 0.12))
 
 
 def render_pairs(name: str) -> str:
@@ -32,7 +33,8 @@ def render_pairs(name: str) -> str:
     return (
         f'<svg viewBox="0 0 {WIDTH} {TOP + TALL + 46}" role="img" aria-label="{title}: {says}" '
         'style="max-width: 500px" font-size="13" fill="currentColor">'
-        f'<rect x="4" y="5" width="14" height="12" fill-opacity="0.45"/><text x="24" y="16">YAIE</text>'
+        '<rect x="4" y="5" width="14" height="12" fill="var(--y-blue)" fill-opacity="0.8"/>'
+        '<text x="24" y="16">YAIE</text>'
         f'<rect x="74" y="5" width="14" height="12" fill-opacity="0.12" stroke="currentColor"/>'
         f'<text x="94" y="16">{escape(peer)}</text>{drawn}</svg>'
     )
@@ -43,8 +45,8 @@ def _pair(x: float, step: float, pair: tuple[float, float], ratio: float, most: 
     bars = "".join(
         f'<rect x="{x + 3 + i * (wide + 3):.1f}" y="{TOP + TALL - TALL * rate / most:.1f}" '
         f'width="{wide:.1f}" height="{TALL * rate / most:.1f}" stroke="currentColor" '
-        f'fill-opacity="{shade}"/>'
-        for i, (rate, shade) in enumerate(zip(pair, (0.45, 0.12), strict=True))
+        f'fill="{colour}" fill-opacity="{shade}"/>'
+        for i, (rate, (colour, shade)) in enumerate(zip(pair, SHADES, strict=True))
     )
     rates = "".join(
         f'<text x="{x + 3 + i * (wide + 3) + wide / 2:.1f}" y="{TOP + TALL + 17}" '

@@ -37,6 +37,7 @@ from book.tools.mathml import MathError, convert_math
 from book.tools.minutes import render_minutes
 from book.tools.page_foot import page_foot
 from book.tools.pairs import render_pairs
+from book.tools.predictions import PREDICTION, answering_section, render_prediction
 from book.tools.quizzes import QuizError, render_quiz, render_review
 from book.tools.reference import render_fields, render_glossary, render_ranges, render_settings
 from book.tools.repository import (
@@ -54,7 +55,6 @@ DIRECTIVE = re.compile(r"(?<!\\)\{\{#(?P<name>\w+)(?P<arguments>[^}]*)\}\}")
 OPTION = re.compile(r"--(?=\w)")
 ASKING = re.compile(r"^\{\{#(?P<kind>quiz|exercises) (?P<name>[\w-]+)\}\}$", re.M)
 TITLE = re.compile(r"^# (?P<title>.+)$", re.M)
-PREDICTION = re.compile(r"^> \[!PREDICT\]\n(?P<text>(?:^>.*\n?)+)", re.M)
 Faults = (
     ConfigError,
     EvidenceError,
@@ -160,7 +160,8 @@ def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Ite
         if path.as_posix().startswith(SHEETS):
             text = with_anchors(text)
         text = link_terms(text, path.as_posix())
-        text = outside_fences(text, PREDICTION, prediction)
+        section = answering_section(written)
+        text = outside_fences(text, PREDICTION, lambda found: render_prediction(found, section))
         # Formulas first: what directives bring has its own, and is HTML already.
         chapter["content"] = outside_fences(convert_math(text), DIRECTIVE, expand)
         chapter["content"] += f"\n\n{foot}\n" if foot else ""
@@ -175,15 +176,6 @@ def expand_chapter(chapter: dict[str, Any], asking: Asking | None = None) -> Ite
 def plain_options(text: str) -> str:
     """Text whose options (--mine) keep their two dashes, of which Markdown would make one long dash."""
     return OPTION.sub(r"\\-\\-", text)
-
-
-def prediction(found: re.Match[str]) -> str:
-    """A question to answer before reading on, in the form of mdBook's admonitions."""
-    text = re.sub(r"^> ?", "", found["text"], flags=re.M)
-    return (
-        '<blockquote class="blockquote-tag blockquote-tag-predict">\n'
-        f'<p class="blockquote-tag-title">Predict</p>\n\n{text.strip()}\n\n</blockquote>\n'
-    )
 
 
 def outside_fences(

@@ -80,7 +80,8 @@ def render_copy() -> str:
     address = repository_url()
     if not address:
         return (
-            "This book is part of its repository. In that folder, which holds <code>book/</code>:"
+            "This copy of the book was built in a folder of its repository. In that folder, which holds "
+            "<code>book/</code>:"
         )
     folder = address.rpartition("/")[2]
     clone = f"<code>git clone {address}</code>"

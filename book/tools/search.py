@@ -18,12 +18,14 @@ ADDED = "window.search.terms="
 
 
 def pages_of_terms() -> dict[str, str]:
-    """The page for each term of the glossary and each of its other names, in lower case.
+    """The page for each term of the glossary, each of its other names, and what is searched for besides.
 
-    Raises ValueError that names what does not fit: a term without a page, one of `book/search.toml`
-    that the glossary does not have, or two pages for one.
+    All in lower case. Raises ValueError that names what does not fit: a term without a page, one of
+    `book/search.toml` that the glossary does not have, or two pages for one.
     """
     named = tomllib.loads((ROOT / "book/search.toml").read_text("utf-8"))
+    also = named.pop("also", {})
+    others = {name.lower(): f"{page}.html" for page, names in also.items() for name in names}
     page_of: dict[str, str] = {}
     for page, names in named.items():
         for name in names:
@@ -45,7 +47,7 @@ def pages_of_terms() -> dict[str, str]:
         aliases |= {alias.lower(): f"{page}.html" for alias in term.aliases}
     if page_of:
         raise ValueError(f"book/search.toml: the glossary has no {', '.join(sorted(page_of))}")
-    return aliases | pages  # a name of its own comes before another term's alias
+    return others | aliases | pages  # a name of its own comes before another term's alias
 
 
 def add_terms(output: Path) -> list[str]:

@@ -23,7 +23,7 @@ NO_PROSE = re.compile(
     re.S,
 )
 WORD = re.compile(r"[A-Za-z][A-Za-z'’]+")
-TEXTS = {"ask", "text", "why", "title", "caption", "unit"}
+TEXTS = {"ask", "text", "why", "title", "caption", "legend", "unit"}
 
 
 def main() -> int:

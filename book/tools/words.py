@@ -29,6 +29,7 @@ LATER = frozenset(
         "adapters.md",
         "agent-traffic.md",
         "agents.md",
+        "batch-invariance.md",
         "compressed-attention.md",
         "context-parallel.md",
         "disaggregation.md",
@@ -58,7 +59,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "gpu.md": ("Newer cards",),
     "limits.md": ("What one request may ask for",),
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
-    "models.md": ("GGUF", "Hybrid models"),
+    "served.md": ("GGUF", "Hybrid models"),
     "performance-notes.md": ("A step on several GPUs",),
     "performance-cpu.md": ("One part at a time", "Guessing ahead"),
     "performance-kernels.md": ("Weights of four and of eight bits",),
@@ -70,7 +71,13 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
         "What a trace does not show",
     ),
     "quantization.md": ("Eight bits with a point: FP8", "Four bits with a point"),
-    "references.md": ("Hybrid models", "Several devices", "To read beside this", "A look around"),
+    "references.md": (
+        "Hybrid models",
+        "Several devices",
+        "To read beside this",
+        "A look around",
+        "In other chapters",
+    ),
     "speculative.md": ("What a step yields", "A block at once"),
 }
 """Sections on what the engine could not do then."""

@@ -390,6 +390,15 @@ def test_goodput_falls_where_throughput_stays(page: Any) -> None:
 
 
 @pytest.mark.nightly
+def test_other_arrivals_give_other_shares_near_the_knee(page: Any) -> None:
+    limits = {"first": 0.5, "between": 0.03}
+    for rate, low, high in ((28, 0.37, 0.85), (30, 0.02, 0.38)):  # the chapter's text
+        runs = (simulated(page, rate, seed=7 * number) for number in range(1, 21))
+        kept = [of(page, "goodput.summary", run, limits)["kept"] for run in runs]
+        assert (min(kept), max(kept)) == pytest.approx((low, high), abs=0.005)
+
+
+@pytest.mark.nightly
 def test_a_limit_on_each_gap_counts_others_than_one_on_the_mean(page: Any) -> None:
     run = simulated(page, 20)
     kept = {

@@ -52,6 +52,8 @@ def test_every_allowance_is_of_a_file_that_exists():
         "backends that shall agree",
         "It fails. Who forgets to rescale reads this.",
         "Beside each structure stands a sibling.",
+        "SGLang has it since 2025.",
+        "It is the default since version 0.14.",
     ],
 )
 def test_a_phrase_is_found(book, text):
@@ -69,6 +71,7 @@ def test_a_phrase_is_found(book, text):
         "Who waits for whom? Who frees it?",
         "Code 3 stands for 0.25.",
         "One replaces another.",
+        "SGLang has had it since 2025, and it has been the default since version 0.14.",
     ],
 )
 def test_code_and_plain_english_pass(book, text):

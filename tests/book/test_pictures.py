@@ -21,6 +21,7 @@ LISTS = {
     "performance-notes",
     "references",
     "review",
+    "served",
     "source",
     *(page for page in PAGES if page.startswith(SHEETS)),
 }

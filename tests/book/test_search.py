@@ -82,3 +82,9 @@ def test_a_term_that_fits_nowhere_is_a_fault_of_the_build(tmp_path, monkeypatch,
         (tmp_path / page).touch()
     monkeypatch.setattr(search, "ROOT", tmp_path)
     assert [fault for fault in add_terms(tmp_path) if complaint in fault]
+
+
+def test_a_word_that_the_glossary_does_not_have_leads_to_its_page():
+    pages = pages_of_terms()
+    assert pages["gemm"] == pages["matmul"] == "roofline.html"
+    assert all(name == name.lower() for name in pages)

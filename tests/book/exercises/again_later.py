@@ -78,6 +78,13 @@ GRANITE4_H_MICRO_STATE = state(36, [64, 64, 128], 64 * 64 + 2 * 128)
 
 
 GPT_OSS_EXPERTS = 36 * 4 * 3 * 2880**2
+
+
+def _apart(number: int) -> float:
+    """How far apart numbers with eight significant bits are there."""
+    return max(1, 2 ** (number.bit_length() - 8))
+
+
 AGAIN: dict[str, Callable[[], float]] = {
     "gpu-bytes-in-flight": lambda: 8e12 * 800e-9 / 148 / 1e3,
     "gpu-occupancy": lambda: (
@@ -210,6 +217,11 @@ AGAIN: dict[str, Callable[[], float]] = {
         128 * sum(2 * (LLAMA_8B_W - 128256 * 4096) for _ in range(4000)) / 640e12
     ),
     "rollouts-take-turns": lambda: 2e3 * (2 * LLAMA_8B_W) / 64e9,
+    "batch-invariance-ones": lambda: next(
+        n for n in range(1, 999) if round((n + 1) / _apart(n)) * _apart(n) == n
+    ),
+    "batch-invariance-parted-answers": lambda: 100 * sum(1e-4 * 0.9999**k for k in range(300)),
+    "batch-invariance-rate-lost": lambda: 32 * (400 - 250),
     "goodput-a-burst": lambda: next(t for t in range(99) if 40 + 28 * t <= 30 * t),
     "goodput-closed-loop": lambda: 64 / 20,
     "goodput-energy": lambda: 500 * 0.03,
