@@ -75,7 +75,7 @@ def test_a_sum_in_the_switch():
 
 
 def test_the_balance_of_newer_cards():
-    for row in _below("gpu", "| | memory, GB | TB/s"):
+    for row in table("gpu", "card"):
         bandwidth = number(row[2])
         for flops, cell in ((row[3], row[6]), (row[5], row[7])):
             expected = math.floor(number(flops) / bandwidth + 0.5) if flops else None
@@ -84,8 +84,7 @@ def test_the_balance_of_newer_cards():
     assert "281 rows on a B200, 469 on a GB300, 568 on a Rubin" in text
     assert [round(flops / 8 / 4) for flops in (9000, 15_000)] == [281, 469]
     assert round(50_000 / 22 / 4) == 568
-    assert "That is 2,273 FLOPs per byte in four bits, and 1,717" in text
-    assert [round(50_000 / 22), round(40_000 / 23.3)] == [2273, 1717]
+
 
 
 def test_what_a_part_of_the_rows_saves():
