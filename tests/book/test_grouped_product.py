@@ -1,4 +1,4 @@
-"""The listing of a grouped product: each row by its expert's matrix, in tiles as the chapter counts them."""
+"""The listing of a grouped product: a row by the matrix of its expert, in tiles as the chapter counts."""
 
 import importlib.util
 from types import ModuleType

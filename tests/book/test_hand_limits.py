@@ -101,7 +101,6 @@ def test_the_balance_of_newer_cards():
     assert round(50_000 / 22 / 4) == 568
 
 
-
 def test_what_a_part_of_the_rows_saves():
     """Sequence parallelism, and sums beside arithmetic: a prompt of 8,192 tokens on four ranks."""
     vector, ranks = 8192 * 4096 * 2, 4
