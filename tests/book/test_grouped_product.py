@@ -1,4 +1,4 @@
-"""The listing of a grouped product: a row by the matrix of its expert, in tiles as the chapter counts."""
+"""The listing of a grouped product: a row by the matrix of its expert, in tiles as the page counts."""
 
 import importlib.util
 from types import ModuleType
