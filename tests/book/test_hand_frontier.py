@@ -92,7 +92,7 @@ def number(cell: str) -> float:
 
 
 def test_rounding_to_fp8_and_to_int8_is_as_in_the_table():
-    rows = _below("quantization", "| | scale | 56 |")
+    rows = _below("quantization", "| grid | scale | 56 |")
     weights = torch.tensor([56.0, 0.9, -0.02, 0.0003])
     eight = torch.float8_e4m3fn
     one = 56 / 448

@@ -138,3 +138,12 @@ def test_the_errors_that_are_drawn_are_those_of_the_three_grids():
     ]
     drawn = re.findall(r">largest error ([\d.]+)<", svg("grids"))
     assert drawn == [f"{error:.2f}" for error in errors]
+
+
+def test_the_triangle_has_a_tile_for_each_pair_of_tiles():
+    drawn = svg("flash-triangle")
+    kinds = {kind: drawn.count(f'class="{kind}"') for kind in ("whole", "crossed", "never")}
+    assert kinds == {"whole": 15, "crossed": 6, "never": 15}
+    text = " ".join((SOURCE / "flash-attention.md").read_text("utf-8").split())
+    for said in ("15 are seen whole", "6 are crossed by the diagonal", "15 are never loaded"):
+        assert said in text

@@ -94,13 +94,18 @@ const allReduce = (() => {
 
 (() => {
   const { svg } = yaie;
-  const { room, isNarrow, picture, text } = yaie.stage;
+  const { room, isNarrow, picture, text, legend } = yaie.stage;
   const { hatching } = yaie.timeline;
   const NAMES = { ring: 'ring', tree: 'tree', one_shot: 'one-shot', two_shot: 'two-shot' };
   const STOPS = 120; // of the time: four in each of a ring's 30 rounds
   const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB'];
   const LATENCY = { fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)' };
   const BYTES = { fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)' };
+  const KEYS = [
+    [{ fill: 'var(--y-blue)', x: 4.5, y: 2.5, width: 9, height: 9, rx: 4.5 }, 'added where it arrives'],
+    [{ fill: 'var(--y-orange)', x: 5, y: 3, width: 8, height: 8 }, 'replaces what is there'],
+    [{ fill: 'none', stroke: 'var(--y-line)', x: 2.5, y: 0.5, width: 13, height: 13, rx: 6.5 }, 'parts of the sum that are complete'],
+  ];
 
   function size(bytes) {
     const unit = Math.min(3, Math.floor(Math.log2(Math.max(bytes, 1)) / 10));
@@ -245,7 +250,7 @@ const allReduce = (() => {
       const times = Object.entries(runs).map(([name, one]) => `${NAMES[name]} ${time(one.seconds)}`).join(', ');
       const laid = layout(stage);
       stage.append(picture(laid.width, laid.height, `${ranks} ranks on ${wires === 'switch' ? 'a switch' : 'a ring of cables'}. ${said} Times: ${times}.`,
-        machinePicture(run, algorithm, machine, at / STOPS, laid), bars(runs, algorithm, laid)));
+        machinePicture(run, algorithm, machine, at / STOPS, laid), bars(runs, algorithm, laid)), legend(...KEYS));
       return said;
     },
   });

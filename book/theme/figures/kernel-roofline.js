@@ -52,13 +52,14 @@
         text(x(ridge) + 8, BOX.top - 8, narrow ? 'arithmetic' : 'arithmetic is the limit')];
       const marksOf = (one, index, big) => Object.keys(one.rates).map((way) =>
         mark(way, x(intensity(one)), y(share(one, way)), big, { 'data-thing': way, 'data-key': `${way}-${index}` }));
-      const others = kernels.map((one, index) => (index === Number(kernel) ? [] : marksOf(one, index, false)));
-
       const chosen = kernels[kernel], way = chosen.rates.triton ? 'triton' : 'cuda';
-      // The same kernel with the same heads at its other sizes: what becomes of it when there is less to do.
       const heads = ({ size }) => /\d+ heads on \d+$/.exec(size)?.[0];
-      const sizes = kernels.filter((one) => one.name === chosen.name && heads(one) === heads(chosen))
-        .map((one) => `${x(intensity(one)).toFixed(1)},${y(share(one, way)).toFixed(1)}`);
+      const same = (one, other) => one.name === other.name && heads(one) === heads(other);
+      // Of the other kernels the largest size alone, or their marks would cover each other.
+      const drawn = (one) => same(one, chosen) || kernels.every((other) => !same(one, other) || other.bytes <= one.bytes);
+      const others = kernels.map((one, index) => (index === Number(kernel) || !drawn(one) ? [] : marksOf(one, index, false)));
+      // The same kernel with the same heads at its other sizes: what becomes of it when there is less to do.
+      const sizes = kernels.filter((one) => same(one, chosen)).map((one) => `${x(intensity(one)).toFixed(1)},${y(share(one, way)).toFixed(1)}`);
       const joined = svg('polyline', { points: sizes.join(' '), fill: 'none', stroke: WAYS[way][1], 'stroke-width': 1.5, 'data-key': 'sizes' });
       const bound = intensity(chosen) < ridge ? 'memory' : 'arithmetic';
       const each = Object.keys(chosen.rates).map((one) => `${WAYS[one][0]} ${Math.round(100 * share(chosen, one))}%`).join(', ');

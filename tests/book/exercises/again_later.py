@@ -100,6 +100,7 @@ AGAIN: dict[str, Callable[[], float]] = {
     "triton-ops-least-time-of-a-norm": lambda: 256 * 8192 * 4 / H200_BYTES * 1e6,
     "triton-ops-silu-of-a-prompt": lambda: 4096 * (51200 + 25600) * 2 / H200_BYTES * 1e6,
     "triton-ops-idle-lanes": lambda: 100 * (8192 - 5120) / 8192,
+    "triton-ops-rows-of-an-expert": lambda: 100 * (256 * 8 / 128) / 64,
     "flash-attention-scores-in-memory": lambda: 64 * 2**15 * 2**15 * 2 / 1e9,
     "flash-attention-tiles-in-shared-memory": lambda: 3 * 128 * 256 * 2 / 1024,
     "flash-attention-share-of-attention": lambda: 100 / (1 + QWEN_32B_W / (64 * 64 * 128 * 32768)),
