@@ -32,7 +32,7 @@ def test_each_row_meets_the_matrix_of_its_expert(listing: ModuleType, counts: li
 
 
 def test_the_tile_that_the_chapter_finds_by_hand() -> None:
-    rows = table("experts", "expert")
+    rows = table("experts", "expert", "tokens")
     counts, tiles = ([numbers(row[at])[0] for row in rows] for at in (2, 4))
     begins = [sum(counts[:expert]) for expert in range(len(counts))]
     ends = [sum(tiles[: expert + 1]) for expert in range(len(tiles))]

@@ -24,14 +24,14 @@ from yaie.worker.zones import chunk_zones, decode_zones, sizes_of
 SYSTEM = 36  # tokens that the prompts of A to D begin with
 
 
-def table(page: str, first_cell: str) -> list[list[str]]:
-    """The rows below the header that begins with this cell, each a list of its cells."""
+def table(page: str, *first_cells: str) -> list[list[str]]:
+    """The rows below the header that begins with these cells, each a list of its cells."""
     lines = iter((SOURCE / f"{page}.md").read_text("utf-8").splitlines())
     for line in lines:
-        if cells(line)[:1] == [first_cell]:
+        if cells(line)[: len(first_cells)] == [*first_cells]:
             next(lines)  # the ruler
             return list(rows(lines))
-    raise LookupError(f"{page}.md has no table that begins with {first_cell!r}")
+    raise LookupError(f"{page}.md has no table that begins with {first_cells!r}")
 
 
 def rows(lines: Iterator[str]) -> Iterator[list[str]]:
