@@ -57,7 +57,7 @@ def with_listings(page: str) -> str:
         text = ((SOURCE / page).parent / found["file"]).read_text("utf-8")
         if found["anchor"]:
             text = text.partition(f"ANCHOR: {found['anchor']}\n")[2]
-            text = text.partition(f"ANCHOR_END: {found['anchor']}")[0]
+            text = text.partition(f"ANCHOR_END: {found['anchor']}")[0].rpartition("\n")[0]
         return text
 
     return INCLUDE.sub(listing, (SOURCE / page).read_text("utf-8"))
