@@ -74,13 +74,18 @@ def test_experts_on_32_ranks_are_as_the_text_says():
     assert f"at 450 GB/s, and {sent / 50e6:.0f} ms over a network of 50 GB/s" in text
     assert f"the network carries {hosts / 1e6:.0f} MB, {hosts / 50e6:.1f} ms" in text
     latents = 64 * 4096 * 61 * 1152
-    alone = (37e9 + latents) / 4.274e9
-    assert f"18 GB: {latents / 4.274e9:.1f} ms, and {alone:.1f} with the weights" in text
+    flops = latents / 1152 * 128 * (576 + 512) * 2
+    asked = flops / 660e9
+    assert asked > latents / 4.274e9  # arithmetic decides
+    alone = 37e9 / 4.274e9 + asked
+    assert f"18 GB, in {latents / 4.274e9:.1f} ms." in text
+    assert f"which is {flops / 1e12:.1f} TFLOP: {asked:.1f} ms at the 660 TFLOP/s" in text
+    assert f"and {alone:.1f} with the weights" in text
     assert round(latents / 1e9) == 18
     rates = [64e3 / ms for ms in (alone, alone + hosts / 50e6, alone + sent / 50e6)]
-    assert [round(rate, -2) for rate in rates] == [4900, 3700, 2600]
-    assert f"64 tokens in {alone:.1f} ms, 4,900 a second" in text
-    assert f"3,700 with messages host by host ({alone + hosts / 50e6:.1f} ms), or 2,600" in text
+    assert [round(rate, -2) for rate in rates] == [4200, 3200, 2400]
+    assert f"64 tokens in {alone:.1f} ms, 4,200 a second" in text
+    assert f"3,200 with messages host by host ({alone + hosts / 50e6:.1f} ms), or 2,400" in text
     read = 896 * (1 - (1 - 16 / 896) ** 64)
     assert f"64 tokens read {read:.0f} of its 896 experts" in text
     assert f"would be a step of {256e3 / 2_800:.0f} ms" in text
@@ -136,13 +141,13 @@ def test_the_router_s_scores_are_as_the_text_says():
     assert "it is 0.3 against 0.45: B" in text
 
 
-def test_ring_attention_hides_a_transfer_from_330_tokens_on():
+def test_ring_attention_hides_a_transfer_from_360_tokens_on():
     bytes_of_a_key, flops_of_a_pair = 2 * 8 * 128 * 2, 4 * 32 * 128
     assert bytes_of_a_key == 4096
     assert flops_of_a_pair == 16_384
-    tokens = (bytes_of_a_key / 450e9) / (flops_of_a_pair / 600e12)
-    assert tokens == pytest.approx(330, rel=0.02)
-    assert "some 330 tokens per rank" in _words("context-parallel")
+    tokens = (bytes_of_a_key / 450e9) / (flops_of_a_pair / 640e12)
+    assert tokens == pytest.approx(360, rel=0.02)
+    assert "some 360 tokens per rank" in _words("context-parallel")
 
 
 def test_what_deepseek_v4_keeps_for_a_million_tokens():

@@ -96,9 +96,9 @@ def test_the_balance_of_newer_cards():
             expected = math.floor(number(flops) / bandwidth + 0.5) if flops else None
             assert (number(cell) if cell else None) == expected, row[0]
     text = _words("gpu")
-    assert "281 rows on a B200, 469 on a GB300, 568 on a Rubin" in text
+    assert "281 rows on a B200, 469 on a GB300, 398 on a Rubin" in text
     assert [round(flops / 8 / 4) for flops in (9000, 15_000)] == [281, 469]
-    assert round(50_000 / 22 / 4) == 568
+    assert round(35_000 / 22 / 4) == 398
 
 
 def test_what_a_part_of_the_rows_saves():
@@ -115,7 +115,7 @@ def test_what_a_part_of_the_rows_saves():
     assert "67 MB four times: 63 µs at a copy's rate, and 16 on a fourth of the rows" in text
     products = 2 * LAYER * 8192 / ranks
     assert round(products / 1e12, 2) == 0.89
-    assert round(products / 600e12 * 1e3, 1) == 1.5
+    assert round(products / 640e12 * 1e3, 1) == 1.4
     assert round(2 * sent / 400e9 * 1e3, 1) == 0.5
     assert round(sent / 400e9 * 1e6 / 4) == 63
     assert "only the last piece's 63 µs are waited for" in text

@@ -56,7 +56,7 @@ def test_how_many_gpus_a_mixture_of_experts_needs():
 def test_how_long_a_replica_may_take_to_start():
     text = _words("goodput")
     assert f"has grown by {1 / 0.7 - 1:.0%}" in text
-    assert "5% of its value each minute, that is in nine minutes" in text
+    assert "5% each minute, that is in seven minutes" in text
     assert round((1 / 0.7 - 1) / 0.05) == 9
 
 

@@ -11,6 +11,8 @@ from book.tools.traces._story import listed
 
 State = dict[str, Any]
 
+COUNTS = {"parts", "keys", "used", "unshared"}
+"""Of these a sentence stays only while they are what it says."""
 QUIET = re.compile(r"[A-D](?:(?:, [A-D])* and [A-D])? decodes?: one token(?: each)?\.")
 """The caption of a step in which nothing else happens."""
 
@@ -26,12 +28,14 @@ PLENTY = {
     24: "Blocks {kept} stay in the tree for C's next question, until their room is needed.",
     26: "Three are left, and a step still reads all weights.",
     28: "Attention reads {parts} = {keys} keys, more than in step 5, for one request fewer.",
+    29: "Each of them has one key more than in the step before.",
     31: "No request uses blocks {kept}. The tree keeps them while there is room.",
     36: "{before} had it before.",
     37: "D has the longest answer, so it decides how many steps there are.",
     40: "D is alone, and a step still reads all weights, for one token.",
     44: "In a server, other requests would come in and share these steps.",
     48: "Attention reads {keys} keys. The first 32 of them were computed by A.",
+    49: "Each step reads one key more.",
     52: "{before} had it before.",
     53: "D's table has {used} blocks. 0 and 1 were computed by A, the others by D.",
     55: "Only the end mark will end the answer, and it has to be sampled like any other token.",
@@ -59,20 +63,20 @@ SCARCE = {
 def add_asides(
     steps: list[State], states: list[State], asides: dict[int, str], **facts: int
 ) -> None:
-    """Append each sentence to its step and, if that is a quiet one, to the quiet ones after it.
+    """Append each sentence to its step and, if that is a quiet one, to the quiet ones after it for as
+    long as what it counts is so.
 
     steps: of a track, changed in place. states: the whole state after each. facts: more numbers.
     """
-    words = ""
+    words, counted = "", dict[str, Any]()
     for number, (step, (before, now)) in enumerate(
         zip(steps[1:], pairwise(states), strict=True), 1
     ):
-        is_quiet = QUIET.fullmatch(step["say"])
+        is_quiet, seen = QUIET.fullmatch(step["say"]), _seen(before, now, states[:number])
         if number in asides:
-            words = " " + asides[number].format(
-                **facts, last=len(steps) - 1, **_seen(before, now, states[:number])
-            )
-        elif not is_quiet:
+            words = " " + asides[number].format(**facts, last=len(steps) - 1, **seen)
+            counted = {one: seen[one] for one in COUNTS if f"{{{one}}}" in asides[number]}
+        elif not is_quiet or any(seen[one] != count for one, count in counted.items()):
             words = ""
         step["say"] += words
         words = words if is_quiet else ""

@@ -172,7 +172,7 @@ AGAIN: dict[str, Callable[[], float]] = {
         fitting(320e9, 32768 * MLA) - fitting(40e9, 32768 * MLA)
     ),
     "context-parallel-hidden-between-hosts": lambda: next(
-        n for n in range(10**5) if n * 4 * 32 * 128 / 600e12 >= 4096 / 50e9
+        n for n in range(10**5) if n * 4 * 32 * 128 / 640e12 >= 4096 / 50e9
     ),
     "context-parallel-last-and-first": lambda: (
         sum(1 for k in range(8) for _ in (0, 1) if k < 7) + 1
