@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.exact import Case
+from tests.engine.exact import Case, assert_empty, outputs, run
 from yaie import LLMEngine
 from yaie.core.errors import KernelError
 from yaie.cuda.nvcc import find_nvcc
@@ -28,3 +28,12 @@ def engine_on_gpu(case: Case, **settings: Any) -> LLMEngine:
         if find_nvcc() is not None:
             raise
         pytest.skip(error.message)
+
+
+def expect_twice_on_gpu(case: Case, **settings: Any) -> None:
+    """The known tokens, all requests together, and again with their prefixes cached."""
+    engine = engine_on_gpu(case, **settings)
+    for _ in range(2):
+        assert outputs(run(engine, case.prompts)) == case.expected
+    assert_empty(engine)
+    engine.close()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engine.exact import Case, assert_empty, case_of, outputs, run
-from tests.engine.on_gpu import engine_on_gpu
+from tests.engine.exact import Case, case_of, outputs, run
+from tests.engine.on_gpu import engine_on_gpu, expect_twice_on_gpu
 from tests.engine.test_identity import FAMILIES
 from tests.models.tiny import tiny_model
 
@@ -24,11 +24,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_together_and_again(case: Case, graphs: str) -> None:
     if graphs == "on" and case.folder.name in WITH_EXPERTS:
         graphs = "auto"
-    engine = engine_on_gpu(case, graphs=graphs)
-    for _ in range(2):
-        assert outputs(run(engine, case.prompts)) == case.expected
-    assert_empty(engine)
-    engine.close()
+    expect_twice_on_gpu(case, graphs=graphs)
 
 
 @pytest.mark.parametrize("case", WITH_EXPERTS, indirect=True, scope="module")

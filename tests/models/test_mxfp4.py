@@ -19,7 +19,7 @@ from tests.engine.exact import (
     outputs,
     run,
 )
-from tests.engine.on_gpu import engine_on_gpu
+from tests.engine.on_gpu import expect_twice_on_gpu
 from tests.models.plain_ops import PlainOps
 from tests.models.test_adapters import load, logits_in_two_chunks, random_sequences
 from tests.models.tiny import tiny_model
@@ -146,11 +146,7 @@ def test_greedy_tokens_are_those_of_transformers(case: Case, backend: str) -> No
 
 @pytest.mark.gpu
 def test_greedy_tokens_on_a_gpu_are_those_of_transformers(case: Case) -> None:
-    engine = engine_on_gpu(case)
-    assert outputs(run(engine, case.prompts)) == case.expected
-    assert outputs(run(engine, case.prompts)) == case.expected
-    assert_empty(engine)
-    engine.close()
+    expect_twice_on_gpu(case)
 
 
 @pytest.mark.skipif(bool(build.missing()), reason=build.missing())

@@ -22,7 +22,7 @@ from tests.engine.exact import (
     outputs,
     run,
 )
-from tests.engine.on_gpu import engine_on_gpu
+from tests.engine.on_gpu import expect_twice_on_gpu
 from tests.marks import nightly_but
 from tests.models.gguf.tiny_ggufs import CONTROL, NORMAL, write_gguf
 from tests.models.sharded import load as load_part
@@ -133,11 +133,7 @@ def test_greedy_tokens_are_those_of_transformers(case: Case, backend: str) -> No
 
 @pytest.mark.gpu
 def test_greedy_tokens_on_a_gpu_are_those_of_transformers(case: Case) -> None:
-    engine = engine_on_gpu(case)
-    assert outputs(run(engine, case.prompts)) == case.expected
-    assert outputs(run(engine, case.prompts)) == case.expected
-    assert_empty(engine)
-    engine.close()
+    expect_twice_on_gpu(case)
 
 
 @needs_cpp
