@@ -14,9 +14,18 @@
       begin() {
         this.settings.append(...this.tracks(), ...(spec.settings?.(this) ?? []));
         this.settings.hidden = !this.settings.childElementCount;
-        // Until it is used it shows the step that its file names, so that the stage is not empty; it plays from the first.
-        // One that plays by itself begins with the first.
-        if (this.data.open && !('plays' in this.dataset)) this.index = Math.min(this.last, this.data.open - 1);
+        // One that plays by itself begins with the first step.
+        if (this.asks) this.index = Math.max(0, (this.data.unanswered ?? 1) - 1);
+        else if (!('plays' in this.dataset)) this.uncover();
+      }
+
+      /** Under its question it shows the first step, or the one that its file names; nothing if that is 0. */
+      before() { return ''; }
+      get hasBefore() { return this.data.unanswered !== 0; }
+
+      /** Until it is used it shows the step that its file names, so that the stage is not empty; it plays from the first. */
+      uncover() {
+        this.index = Math.min(this.last, (this.data.open ?? 1) - 1);
         this.rests = this.index > 0;
       }
 
@@ -87,11 +96,27 @@
         const ranges = this.controls.filter(({ options, button }) => !options && !button);
         this.played = this.controls.find((control) => control.name === spec.plays) ?? ranges[0] ?? this.controls[0];
         this.player.element.classList.add('named');
-        this.values = this.defaults();
+        this.values = { ...this.defaults(), ...(this.asks ? this.data.unanswered : {}) };
         this.index = this.indexOf(this.values);
         this.inputs = this.controls.filter((control) => control !== this.played).map((control) => this.input(control));
         this.settings.append(...this.inputs.map(({ element }) => element));
         this.settings.hidden = !this.inputs.length;
+        this.inputs.forEach(({ control, show }) => show(this.values[control.name]));
+      }
+
+      /** Under its question it shows the values that its file names, if it names any: often the first ones are the answer. */
+      get hasBefore() { return Boolean(this.data.unanswered); }
+      before() {
+        const named = Object.entries(this.data.unanswered ?? {}).map(([key, value]) => {
+          const { label, options, format = String } = this.controls.find(({ name: own }) => own === key);
+          return `${label}: ${options ? options.find(([option]) => String(option) === String(value))[1] : format(value)}`;
+        });
+        return named.join('; ').replace(/^./, (letter) => letter.toUpperCase());
+      }
+
+      uncover() {
+        this.values = this.defaults();
+        this.index = this.indexOf(this.values);
         this.inputs.forEach(({ control, show }) => show(this.values[control.name]));
       }
 

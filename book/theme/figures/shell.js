@@ -1,5 +1,6 @@
 // The frame of every figure: the question first, then a bar to play with, what is said, and a stage of fixed height.
-// Until the question is answered nothing of them is shown, since bar, sentence and stage together hold the answer.
+// Until the question is answered the stage shows how things are before (see kinds.js), without the bar and the sentence,
+// which would tell the rest.
 // A figure is <yaie-NAME> around a JSON of { title, data, predict, code } and a text for readers without scripts.
 'use strict';
 
@@ -17,8 +18,7 @@
       this.title_ = title;
       this.data = data;
       this.index = 0;
-      this.stage = html('div', { class: 'stage', tabindex: 0, role: 'group',
-        'aria-label': `${title}. Arrow keys step, space plays, up and down light one thing after the other.` });
+      this.stage = html('div', { class: 'stage', tabindex: 0, role: 'group' });
       this.said = html('p', { class: 'said', 'aria-live': 'polite' });
       this.player = yaie.player(this);
       this.settings = html('div', { class: 'settings' });
@@ -26,7 +26,6 @@
         this.player.element, this.settings);
       this.replaceChildren(this.panel, this.said, this.stage);
       this.asks = Boolean(predict);
-      this.cover();
       if (predict) {
         this.question = yaie.question(this.dataset.name, predict, (kept) => this.reveal(kept));
         this.prepend(this.question.element);
@@ -34,6 +33,7 @@
       this.things = yaie.things(this, code);
       this.append(this.things.told);
       this.begin();
+      this.cover();
       this.addEventListener('keydown', (event) => this.pressed(event));
       this.watch();
     }
@@ -54,8 +54,8 @@
         else if (this.player.isPlaying()) this.player.pause();
       }, { rootMargin: '400px' }).observe(this);
       addEventListener('hashchange', () => this.open());
-      addEventListener('beforeprint', () => { this.show(true); this.rewind(); });
-      addEventListener('afterprint', () => { this.restore(); this.cover(); });
+      addEventListener('beforeprint', () => { this.isPrinted = true; this.cover(); this.rewind(); });
+      addEventListener('afterprint', () => { this.isPrinted = false; this.restore(); this.cover(); });
       this.open();
     }
 
@@ -68,21 +68,26 @@
       this.player.toggle();
     }
 
-    /** What the question asks about is seen once it is answered. Where motion is to be little, nothing appears later
-        but the bar. */
+    /** Whether what would tell the answer waits for it. Where motion is to be little, nothing appears later but the bar;
+        on paper all is seen. */
+    isCovered() { return this.asks && !this.isPrinted && !isCalm(); }
+
+    /** The bar comes with the answer, and so does what is said; the stage too, of a figure that has nothing to show before. */
     cover() {
       this.panel.hidden = this.asks;
-      this.show(!this.asks || isCalm());
+      this.said.hidden = this.isCovered() && !this.before();
+      this.stage.hidden = this.isCovered() && !this.hasBefore;
+      const keys = 'Arrow keys step, space plays, up and down light one thing after the other.';
+      this.stage.setAttribute('aria-label', this.asks ? `${this.title_}, before` : `${this.title_}. ${keys}`);
     }
-
-    /** Shows sentence and stage, or hides them from eyes and screen readers alike. */
-    show(isShown) { this.said.hidden = this.stage.hidden = !isShown; }
 
     /** The question is answered. kept: on an earlier visit; then the figure is drawn when it comes into sight. */
     reveal(kept) {
       this.asks = false;
       this.cover();
+      this.uncover(); // in the kinds: the state that the figure rests in
       if (kept) return;
+      if (this.width) this.paint();
       this.measure();
       this.player.play.focus({ preventScroll: true });
     }
@@ -141,7 +146,8 @@
       this.stage.dataset.room = this.width;
       this.stage.style.setProperty('--wide', `${stage.dataset.wide ?? 0}px`);
       yaie.renew(this.stage, stage);
-      if (this.said.textContent !== said) this.said.textContent = said;
+      const words = this.isCovered() ? this.before() : said;
+      if (this.said.textContent !== words) this.said.textContent = words;
       this.player.sync();
       this.shown?.();
       if (notes) yaie.tween.run(this.stage, notes, Math.min(TWEEN, duration * TWEENED));
@@ -157,9 +163,9 @@
       most(this.said, said);
     }
 
-    /** Takes the height of the tallest state, once for each width. */
+    /** Takes the height of the tallest state, once for each width and not below an open question. */
     measure() {
-      if (this.measured || !this.stage.clientWidth) return;
+      if (this.measured || !this.stage.clientWidth || this.asks) return;
       if (!this.width) this.paint(0);
       this.measured = true;
       this.things.find();
