@@ -13,6 +13,7 @@ from book.tools.mdbook import ROOT, MdBookError, environment, find_mdbook
 from book.tools.previews import add_previews
 from book.tools.repository import without_a_way_back
 from book.tools.search import add_terms
+from book.tools.stills import add_stills
 from book.tools.typed import faults as typed_faults
 from yaie.system.streams import sound_streams
 
@@ -34,7 +35,7 @@ def main() -> int:
         faults = [build.stderr.strip()]
     if not build.returncode:
         add_previews(ROOT / "book/out")
-        faults += add_terms(ROOT / "book/out")
+        faults += add_terms(ROOT / "book/out") + add_stills(ROOT / "book/out")
         faults += check_book(ROOT / "book/src", ROOT / "book/out")
     faults += [*link_faults(ROOT), *typed_faults(), *filter(None, [without_a_way_back()])]
     if faults:

@@ -10,7 +10,7 @@ from yaie.core.compat import tomllib
 FIGURES = ROOT / "book/figures"
 TRACES = ROOT / "book/traces"
 ELEMENTS = ROOT / "book/theme/figures"
-NO_SCRIPTS = "This figure needs scripts: its numbers are computed here."
+NO_SCRIPTS = "With scripts this figure has controls, and computes its numbers for them."
 FIELDS = {"element", "title", "caption", "legend", "trace", "predict", "data", "code"}
 
 

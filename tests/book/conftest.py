@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from book.tools.mdbook import ROOT, environment, find_mdbook
 from book.tools.search import add_terms
+from book.tools.stills import add_stills
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
@@ -42,7 +43,7 @@ def built(tmp_path_factory) -> Path:
                 text=True,
             )
             assert made.returncode == 0, made.stderr
-            assert add_terms(unfinished) == []
+            assert add_terms(unfinished) + add_stills(unfinished) == []
             unfinished.rename(out)
     return out
 

@@ -210,6 +210,7 @@ def test_without_scripts_questions_and_figures_have_their_text(browser, built):
     context = browser.new_context(java_script_enabled=False)
     opened = context.new_page()
     opened.goto((built / f"{page}.html").as_uri())
-    expect(figure_on(opened, name)).to_contain_text("needs scripts")
+    expect(figure_on(opened, name)).to_contain_text("With scripts")
+    expect(figure_on(opened, name).locator(".stage table").first).to_be_visible()
     assert opened.locator("yaie-question details summary").count() > 0
     context.close()
