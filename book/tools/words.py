@@ -75,7 +75,7 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
         "Hybrid models",
         "Several devices",
         "To read beside this",
-        "A look around",
+        "Serving at scale, other models",
         "In other chapters",
     ),
     "speculative.md": ("What a step yields", "A block at once"),

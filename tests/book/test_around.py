@@ -1,4 +1,4 @@
-"""What the figures of "A look around" reckon with, against sums made by hand or in Python."""
+"""What the figures of the chapters without a lab reckon with, against sums made by hand or in Python."""
 
 import json
 import math

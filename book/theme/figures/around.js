@@ -1,4 +1,4 @@
-// What the chapters of "A look around" reckon with. Every function takes plain numbers and is tested by hand-made cases.
+// What the figures of the chapters without a lab reckon with. Every function takes plain numbers and is tested by hand-made cases.
 'use strict';
 
 const around = (() => {

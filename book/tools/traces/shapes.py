@@ -1,4 +1,4 @@
-"""Shapes of published models, as the figures of the part "A look around" count with them.
+"""Shapes of published models, as the figures of the chapters without a lab count with them.
 
 They stand in book/figures/kv-growth.toml and are not written down twice. No part takes part in this
 trace.
