@@ -2,6 +2,7 @@
 
 import math
 import re
+from fractions import Fraction
 
 import pytest
 import torch
@@ -215,6 +216,30 @@ def test_two_drafts_for_one_place():
     assert f"accepted in {20 * second:.0f} of 20 cases" in text
     more = 20 * (1 - first) * second
     assert f"these are {more:.2f}, so two drafts reach {20 * first + more:.2f} of 20" in text
+
+
+def test_blocks_of_two_drafts_one_by_one_and_together():
+    p = {"a": Fraction(1, 3), "b": Fraction(2, 3)}
+    q = {"a": Fraction(2, 3), "b": Fraction(1, 3)}
+    *rows, total = table("speculative", "drafts", "blocks")
+    sums, first = [Fraction(0)] * 3, Fraction(0)
+    for drafts, blocks, _, alone, product, together in rows:
+        one, two = drafts.split(", ")
+        count = 36 * q[one] * q[two]
+        by_itself = [min(Fraction(1), p[token] / q[token]) for token in (one, two)]
+        ratio = min(Fraction(1), p[one] / q[one])
+        whole = min(Fraction(1), ratio * p[two] / q[two])
+        left = sum(max(ratio * p[token] - q[token], Fraction(0)) for token in p)
+        begun = left / (left + 1 - ratio) if ratio < 1 else Fraction(1)  # the paper's rule
+        kept = whole + (1 - whole) * begun  # at least the first draft
+        found = count, count * by_itself[0] * (1 + by_itself[1]), count * (kept + whole)
+        assert [str(number) for number in found] == [blocks, alone, together]
+        assert str(whole) == product
+        sums = [before + number for before, number in zip(sums, found, strict=True)]
+        first += count * kept if one == "a" else 0
+    assert [str(number) for number in sums] == [total[1], total[3], total[5].strip("*")]
+    assert first == 12  # a block that keeps nothing begins with b
+    assert "a is first in 4 + 8 of 36 blocks" in _words("speculative")
 
 
 def test_pieces_of_a_block_on_the_wire_and_a_block_in_four_bits():
