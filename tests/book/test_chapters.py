@@ -19,7 +19,9 @@ LISTED = re.compile(r"^- \[[^]]+\]\((?P<page>[\w-]+)\.md\)", re.M)
 TABLES = {"not-here"}
 CHAPTERS = [page for page in LISTED.findall(PATH) if page not in TABLES]
 # Pages on what the workbook does not build.
-AROUND = [page for page in LISTED.findall(PATH.partition("# Serving at scale")[2]) if page in CHAPTERS]
+AROUND = [
+    page for page in LISTED.findall(PATH.partition("# Serving at scale")[2]) if page in CHAPTERS
+]
 LABS = load_curriculum().labs
 ASKING = [
     path.stem
