@@ -23,8 +23,8 @@ MOST_LINES = 500
 FLOORS = (
     ("yaie.core",),
     ("yaie.system",),
-    # Between these two stand solutions and labs, which may use yaie.cuda as well.
     ("yaie.cuda", "yaie.curriculum"),
+    # On these stand solutions and labs, which import yaie.core, yaie.system and yaie.cuda alone.
     ("yaie.parts",),
     ("yaie.models", "yaie.backends"),
     ("yaie.worker",),

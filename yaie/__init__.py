@@ -7,7 +7,7 @@ that will load the part, and so that `yaie --help` answers without importing tor
 from importlib import import_module
 
 TYPE_CHECKING = (
-    False  # typing's would take most of the time until Ctrl-C is heeded (`core.interrupt`)
+    False  # typing's would take most of the time until Ctrl-C is heeded (`system.interrupt`)
 )
 if TYPE_CHECKING:
     from typing import Any

@@ -1,6 +1,8 @@
 """Which package serves each part: the learner's or the reference. The only switch there is.
 
-A lab's package is imported by name from `labs` or from `solutions`; nothing else differs.
+A lab's package is imported by name from `labs` or from `solutions`, here and nowhere else in the engine.
+Some code asks whose a part is (`is_yours`): faster code stands in for the reference alone, and a failure
+in a learner's part is reported as one.
 """
 
 import re

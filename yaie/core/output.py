@@ -1,7 +1,7 @@
 """Messages between the engine and its callers: plain data that may cross a thread or a process.
 
-No `Request` leaves the engine. A caller gets a `Submitted` for each sequence that was queued, and then
-`RequestOutput`s, which together hold all that a reply needs.
+No `Request` leaves the thread of its engine. A caller elsewhere gets a `Submitted` for each sequence
+that was queued, and then `RequestOutput`s, which together hold all that a reply needs.
 """
 
 from dataclasses import dataclass

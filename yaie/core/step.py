@@ -4,9 +4,9 @@ Arrays and numbers only, no `Request` and no tensor on a device: the same step c
 this thread, on another thread, in another process, to every rank of a group, or to a file.
 
 A running request has a *seat* for as long as it runs: a number under which the worker keeps what does
-not change from step to step (prompt, sampling parameters) and what it can move on by itself (block
-table, last token, number of tokens drawn, penalty counts). A StepInput holds just what the worker does
-not have yet.
+not change from step to step (prompt, sampling parameters), what it was sent (the block table) and what
+it can move on by itself (last token, number of tokens drawn, penalty counts). A StepInput holds only
+what the worker does not have yet.
 """
 
 from collections.abc import Callable

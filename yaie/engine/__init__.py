@@ -1,13 +1,14 @@
-"""The control plane: it takes requests in, decides steps, and makes text of what comes out.
+"""The control plane: it takes requests in, runs the parts that decide steps, and gives text back.
 
-A server talks to `background/`: `async_engine.py` on the event loop, `prompts.py`, where texts become
-tokens, and `engine_thread.py` or `engine_process.py`, where the engine runs. `llm_engine.py` is that
-engine; who calls it by itself, as `yaie generate` does, needs nothing else (`offline.py`). `input/`
-makes requests of what is asked. `build.py` puts together what runs the steps: lab 7's EngineCore, on a
-GPU within lab 17's loop, within what keeps the failure of one request from the others
-(`step/isolated.py`) or, where parts are a learner's, from the engine (`step/recovery.py`). A plan goes
-to the worker by `step/` (`executor.py`, `encoder.py`).
+A server talks to `background/`, which says itself what goes where; behind it runs `llm_engine.py`, the
+engine. Who calls that by itself, as `yaie generate` does, needs nothing else (`offline.py`). `loaded.py`
+makes it of a model, a backend and the parts in use; `input/` makes requests of what is asked.
+
+What decides are labs: 6 who runs, 3 and 4 in which blocks, 7 when a request ends. `build.py` puts them
+together, and `machine.py` names the loops from the outside in. `step/` is what stands around the step
+loop: it sends plans to the worker, and keeps the failure of one request from the others.
 
 What hangs on a step only if it is asked for: `asks/` (what requests may ask of the worker), `drafting/`
-(speculation), `handover/` (prefill and decode apart), `watching/` (the X-ray).
+(speculation), `handover/` (prefill and decode apart), `watching/` (the X-ray), `states/` and `windows/`
+(models whose layers keep a state, or see a window of a text).
 """

@@ -15,7 +15,7 @@ from yaie.engine.offline import Offline
 class LLMEngine(LoadedEngine, Offline):
     """Serves requests on the parts in use. Not thread-safe: one caller at a time.
 
-    How it is made is in `LoadedEngine`, and how requests are run to their end in `Offline`.
+    `LoadedEngine` makes it (`_machine`, `input`), `Offline` runs requests to their end (`_router`).
     """
 
     @property
@@ -85,7 +85,7 @@ class LLMEngine(LoadedEngine, Offline):
         core = self._machine.core
         outputs = core.step() if core.has_work else []
         self._counters.stepped(outputs)
-        if self._router is None:
+        if self._router is None:  # as in a server; Offline sets it for `generate` and its streams
             return outputs
         self._router.put(outputs)
         return self._router.take_unclaimed()

@@ -26,6 +26,8 @@ T = TypeVar("T")
 class Machine:
     """The assembled engine: control above, a worker below.
 
+    core: what `step` goes through, from the outside in: `IsolatingCore`, lab 17's `OverlappedLoop` where
+        steps overlap, lab 7's `EngineCore`. Around it all, for learners' parts: `RecoveringMachine`.
     blocks, tree: what the cache was given; for those who watch. No tree where its entries are no blocks
         (`yaie.engine.windows`).
     note: how it computes decode steps, or "". graphs_again: the setting that makes another machine

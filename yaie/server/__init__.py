@@ -6,7 +6,7 @@ together; `run.py` serves and drains it, on what `listen.py` bound and within th
 body is read beside the event loop (`body_reader.py`, `body_process.py`). `service.py` is what the part
 is given, and `model_forms.py` how its model calls tools and thinks; `extras/` and `tools/` are what
 clients may ask for beyond text, and `dialects/` has two more APIs for the same answers. Plain pieces of
-a streamed answer go to the connection by `direct.py`, everything else through the part and ASGI.
-`health.py`, `metrics.py` and `logs.py` are for those who watch; `info.py`, `tokens.py` and `openapi/`
-say what is here.
+a streamed answer go to the connection by `direct.py` where the part is the reference, everything else
+through the part and ASGI. `health.py`, `metrics.py` and `logs.py` are for those who watch; `info.py`,
+`tokens.py` and `openapi/` say what is here.
 """

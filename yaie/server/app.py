@@ -1,4 +1,8 @@
-"""Puts the HTTP application together. It has no life of its own: `run.py` starts and stops it."""
+"""Puts the HTTP application together. It has no life of its own: `run.py` starts and stops it.
+
+The endpoints of chats and completions are not here: `api.make_router` is in `routes.py` of lab 8, which
+`yaie.parts` takes from `solutions/api_server` or from `labs/api_server`.
+"""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,9 +15,9 @@ from yaie.engine.background.async_engine import AsyncEngine
 from yaie.engine.background.rejections import Rejections
 from yaie.parts import is_reference
 from yaie.server.allowed import Allowed
+from yaie.server.dialects.endpoints import MESSAGE_STREAM, RESPONSE_STREAM, dialects_router
 from yaie.server.dialects.messages_errors import PATH as MESSAGES
 from yaie.server.dialects.messages_errors import AnthropicErrors
-from yaie.server.dialects.routes import MESSAGE_STREAM, RESPONSE_STREAM, dialects_router
 from yaie.server.embeddings import embeddings_router
 from yaie.server.health import health_router
 from yaie.server.info import info_router

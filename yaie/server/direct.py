@@ -2,21 +2,21 @@
 
     OpenStreams.put -> RequestStream.put -> Direct.take -> PieceWriter.write -> Outbox -> transport
                             |
-                            | what is not taken
+                            | what is not taken, and all where lab 8 is a learner's
                             v
-                       the stream's task -> reply.chunks -> ASGI
+                       the stream's task -> lab 8's EventStream.send_all -> reply.chunks -> ASGI
 
 A token of a stream is a turn of the stream's task, a message that passes all middleware, and h11's look
 at it: together several times what the token's JSON and its packet take. Of a plain answer's chunks only
 the text differs. `Direct` looks at the first one of each choice that goes the usual way, and keeps what
-stands before and behind its text; from then on it takes pieces, while the stream's task has nothing to
-do. Beginnings, ends, errors and whatever a slow client has left behind go the usual way: there outputs
-are merged, and a task can wait.
+stands before and behind its text; from then on it takes pieces, most of them, while the stream's task
+has nothing to do. Beginnings, ends, errors and whatever a slow client has left behind go the usual way:
+there outputs are merged, and a task can wait.
 
 The middleware of this server looks at the beginning of a response alone. One that changes bodies or
-holds them back is noticed (`follows`); one that only counted them would have to be told here. This file
-is the only one that knows the insides of uvicorn and of h11. Where they are not as it expects, there is
-no writer, and everything goes through ASGI.
+holds them back is noticed (`follows`); one that only counted them would have to be told here. The inside
+of uvicorn and of h11 is known here and in `connections.py`. Where they are not as this file expects,
+there is no writer, and everything goes through ASGI.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The log: one event a line, whatever a client wrote, with the id of the request that it belongs to.
 
 Prompts and answers are never logged. Of uvicorn's messages those from WARNING on are kept, and there is
-no line for each access: an answer's own line says how it ended (`leaving.py`).
+no line for each access: an answer's own line says how it ended (lab 8's `leaving.py`).
 """
 
 import asyncio

@@ -88,7 +88,7 @@ class Service(ModelForms):
     async def submit_all(
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0
     ) -> RequestStream:
-        """Queue several prompts as one stream: all are admitted, or none."""
+        """Add what stands beside the body (grammar, tenant, limits), then `AsyncEngine.submit_all`."""
         notes = current_notes.get() or Notes()
         changes: dict[str, Any] = {}
         form: AnswerForm | None = None

@@ -28,8 +28,8 @@ class StepFuture:
         stages: Stages,
         explain: Callable[[BaseException], Fault] | None = None,
     ) -> None:
-        """Begin a step. explain: an exception as data, to be the fault of the result; without it what
-        the stages raise is raised."""
+        """Run `stages` to their first stop. On a CPU tokens are sampled by then, unless masks must come.
+        explain: an exception as data, the result's fault; without it what the stages raise is raised."""
         self.fault: Fault | None = None
         self._step = step
         self._stages = stages

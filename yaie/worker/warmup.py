@@ -14,7 +14,7 @@ import torch
 
 from yaie.core.step import Extras, NewSeats, StepInput, StepResult
 from yaie.worker.progress import Progress
-from yaie.worker.worker import Worker, draw
+from yaie.worker.worker import Worker, sample_rows
 
 MANY_TOKENS = 4096
 """From there on no kernel is cut into programs differently."""
@@ -75,7 +75,7 @@ def draw_all(worker: Worker, most: int) -> None:
     for flavour in FLAVOURS[:-1]:
         worker.batch.enter(_new_seats([1] * most, flavour))
         for count in range(1, most + 1):
-            draw(logits[:count], worker.batch.rows(seats[:count]), None, worker.sampler)
+            sample_rows(logits[:count], worker.batch.rows(seats[:count]), None, worker.sampler)
 
 
 def tried(worker: Worker, most: int) -> list[StepResult]:

@@ -78,7 +78,7 @@ class Worker(Replaying):
         self.batch = InputBatch(num_seats, max_blocks, adapter.vocab_size, device)
 
     def execute(self, step: StepInput) -> StepFuture:
-        """Begin a step. What it raises becomes the fault of its result."""
+        """Begin a step: `StepFuture` runs its stages. What they raise is the fault of its result."""
         return StepFuture(step, self.stages(step), self.explain)
 
     def stages(self, step: StepInput) -> Stages:
@@ -199,7 +199,7 @@ class Worker(Replaying):
         for readout in begun.readouts:
             readout.see(logits, rows)
         own = None if masks is None else masks_of(begun.step, masks)
-        drawn = draw(logits, rows, own, self.sampler)
+        drawn = sample_rows(logits, rows, own, self.sampler)
         for readout in begun.readouts:
             readout.drew(drawn)
         self._note(begun, drawn)
@@ -243,10 +243,10 @@ def _nothing() -> None:
     pass
 
 
-def draw(logits: Tensor, rows: Rows, masks: StepMasks | None, sampler: Sampler) -> Tensor:
-    """One token for each row of `logits` [n, vocab] float32, which are overwritten: [n] int64.
+def sample_rows(logits: Tensor, rows: Rows, masks: StepMasks | None, sampler: Sampler) -> Tensor:
+    """Rules, masks, then the sampler: a token for each row of `logits` [n, vocab] float32, as [n] int64.
 
-    Raises ValueError for a sampler that returns another shape.
+    Overwrites the logits. Raises ValueError for a sampler that returns another shape.
     """
     for rule in tuple(rows.rules):  # one that is over leaves
         rule.apply(logits, rows)

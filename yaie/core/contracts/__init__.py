@@ -1,4 +1,4 @@
-"""The contract of every part: what the engine calls, and all that it calls. A file for each floor.
+"""The contract of every part: what the engine calls, and all that it calls.
 
 A learner's part and the reference satisfy the same `Protocol`; a grader grades through it and through
 nothing private. Shapes are written `[n, d]`; T is the number of query tokens in a step's flat batch.
@@ -11,6 +11,7 @@ nothing private. Shapes are written `[n, d]`; T is the number of query tokens in
                                  ranks        lab 20
                                  constraining lab 21
                                  states       lab 22
+                                 rollback     lab 22
 """
 
 from .attention import BatchAttention

@@ -1,4 +1,7 @@
-"""Lab 6: which requests run when, and what each step computes."""
+"""Lab 6: which requests run when, and what each step computes.
+
+The engine also builds by name what stands beside it in the package: `POLICIES`, and `StaticScheduler`.
+"""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -53,7 +53,7 @@ class Executor(Protocol):
     """Given to lab 7. Turns a plan into data, and sends it to the worker."""
 
     def execute(self, plan: "StepPlan") -> PendingStep:
-        """Begin to carry out a plan; an empty one ends at once. Returns before its tokens are known."""
+        """Begin to carry out a plan; an empty one ends at once. Its tokens may come later."""
         ...
 
 

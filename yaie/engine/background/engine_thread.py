@@ -1,7 +1,7 @@
 """The thread on which an engine lives, and the inbox through which it is told what to do.
 
-All that touches the engine's state happens here, between two steps. `AsyncEngine` drives it from its
-event loop, or `EngineProcess` does, in the main thread of a process of its own.
+All that touches the engine's state happens here, between two steps. Commands come from the event loop of
+`AsyncEngine`; in a process of its own, from the thread of `engine_child.py` that reads the pipe.
 """
 
 import gc

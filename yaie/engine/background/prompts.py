@@ -148,8 +148,8 @@ class Prompts:
         prompts: Sequence[Prompt],
         params: SamplingParams,
     ) -> list[list[int]]:
-        """What can matter of each prompt. Raises InvalidRequestError if one is too long, or the answer
-        to all of them may be too large."""
+        """Token ids of each prompt, cut to what can matter: texts are tokenized, ids (of a chat) pass.
+        Raises InvalidRequestError if one is too long, or the answer to all of them may be too large."""
         num_chars = sum(len(prompt) for prompt in prompts if isinstance(prompt, str))
         encoded = [
             await self._encode(tokenizer, info, prompt, params, is_short=num_chars <= SHORT_PROMPT)

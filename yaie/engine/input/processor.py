@@ -27,7 +27,7 @@ Prompt = str | list[int]
 class InputProcessor:
     """Makes the requests of one engine.
 
-    max_model_len: longest sequence. pool_tokens: token slots in the KV pool.
+    max_model_len: longest sequence. text_tokens: the longest text that the KV pool can serve.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class InputProcessor:
         config: EngineConfig,
         model: LoadedModel,
         max_model_len: int,
-        pool_tokens: int,
+        text_tokens: int,
         parts: Parts,
     ) -> None:
         self._config = config
@@ -43,7 +43,7 @@ class InputProcessor:
         self._vocab_size = model.adapter.vocab_size
         self._eos_token_ids = model.eos_token_ids
         self._max_model_len = max_model_len
-        self._pool_tokens = pool_tokens
+        self._text_tokens = text_tokens
         self._grammars = Grammars(model.tokenizer, self._vocab_size, model.eos_token_ids, parts)
         self._parts = parts
         self._num_arrived = 0
@@ -91,12 +91,12 @@ class InputProcessor:
             token_ids = self._tokenizer.encode(prompt, params.add_special_tokens)
         else:
             token_ids = list(prompt)
-        limits = (self._max_model_len, self._pool_tokens)
+        limits = (self._max_model_len, self._text_tokens)
         if params.truncate_prompt_tokens is not None:
             token_ids = truncated(token_ids, params, *limits)
         check_prompt(token_ids, self._vocab_size)
         # The last token generated is never computed, so it needs no slot.
-        room = min(self._max_model_len, self._pool_tokens + 1) - len(token_ids)
+        room = min(self._max_model_len, self._text_tokens + 1) - len(token_ids)
         max_tokens = params.max_tokens or room
         if not 0 < max_tokens <= room:
             max_tokens = resolve_max_tokens(len(token_ids), params, *limits)

@@ -1,4 +1,4 @@
-"""What changes logits before the sampler draws, and only where a request asks for it.
+"""What changes logits before the sampler draws, or how it draws from them, where a request asks for it.
 
 A request says so when it enters (`NewSeats.extras`): its key names the rule here, which is made then. In
 this order rules are applied; what a grammar allows (`masks.py`) comes last, because it comes with the

@@ -13,8 +13,8 @@ from yaie.worker.rows import Rows
 
 
 class LogitsRule(ABC):
-    """Changes the logits of rows whose requests ask for it. One is made when the first request does, and
-    dropped when none of them has a seat any more.
+    """Changes the logits of rows whose requests ask for it, or how the sampler draws from them. One is
+    made when the first request does, and dropped when none of them has a seat any more.
 
     name: its key in `NewSeats.extras`. asks: [num_seats] bool, the seats that it is for.
     """
@@ -47,7 +47,7 @@ class LogitsRule(ABC):
 
     @abstractmethod
     def apply(self, logits: Tensor, rows: Rows) -> None:
-        """Change `logits` [n, vocab] float32, in place. Some of the rows ask."""
+        """Change `logits` [n, vocab] float32 in place, or `rows.batch`. Some of the rows ask."""
 
     def drew(self, rows: Rows, token_ids: Tensor, chosen: Tensor | None) -> None:  # noqa: B027
         """Each row, or each of the `chosen` [m] int64, has drawn its token of `token_ids` [n] int64."""
