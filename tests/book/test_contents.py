@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from book.tools.contents import (
     arrange,
@@ -166,6 +167,21 @@ def test_a_chapter_in_the_browser(browser, built):
         opened.locator(".nav-chapters").first.wait_for(state="detached")
         opened.locator(".exploration a").click()
         opened.wait_for_url("**/labs/radix_tree.html#lab-radix_tree")
+        assert wrong == []
+
+
+def test_the_manual_is_folded_in_the_sidebar_but_for_the_page_s_part(browser, built):
+    with reading(browser, built, "cli") as (opened, wrong):
+        sidebar = opened.locator("#mdbook-sidebar")
+        page = sidebar.locator('a[href="configuration.html"]')
+        other = sidebar.locator('a[href="xray.html"]')
+        expect(page).to_be_visible()
+        expect(other).to_be_hidden()
+        expect(sidebar.locator('a[href="review.html"]')).to_be_visible()
+        sidebar.get_by_role("button", name="Using the engine").press("Enter")
+        expect(other).to_be_visible()
+        folds = sidebar.locator(".part-fold").all_inner_texts()
+        assert folds == ["Using the engine", "Reference", "Evidence"]
         assert wrong == []
 
 

@@ -142,3 +142,26 @@ def test_a_figure_without_a_question_is_seen(browser, built):
     with reading(browser, built, "index", motion="no-preference") as (opened, _):
         for part in parts(opened.locator("#figure-whole-game")):
             expect(part).to_be_visible()
+
+
+def test_a_reader_who_wants_no_questions_says_so_once(browser, served):
+    with reading(browser, served, "scheduler", motion="no-preference") as (opened, wrong):
+        figures = opened.locator("figure.moving")
+        assert figures.count() > 1
+        figures.first.get_by_role("button", name="Show all figures").click()
+        for figure in figures.all():
+            figure.scroll_into_view_if_needed()
+            for part in parts(figure):
+                expect(part).to_be_visible()
+            assert is_drawn(figure)
+
+        opened.goto(f"{served}/gpu.html")
+        figure = opened.locator("#figure-latency")
+        figure.scroll_into_view_if_needed()
+        expect(figure.locator(".panel")).to_be_visible()
+        figure.get_by_role("button", name="Show the question and its answer").click()
+        figure.get_by_role("button", name="Ask before figures again").click()
+        opened.reload()
+        expect(figure.get_by_role("button", name="Check")).to_be_visible()
+        expect(figure.locator(".panel")).to_be_hidden()
+        assert wrong == []

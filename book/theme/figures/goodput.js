@@ -59,28 +59,36 @@ const goodput = (() => {
 
   const share = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))];
 
+  /** What each of some requests waited: for its first token, for its others on average, for one of them at most. */
+  const times = (some) => ({
+    waits: some.map((one) => one.first - one.arrived),
+    paces: some.map((one) => (one.ended - one.first) / Math.max(1, one.answer - 1)),
+    gaps: some.map((one) => one.longest),
+  });
+
   /** What a run gave, before any limit: percentiles and throughput. The first tenth warms up and is not counted; the clock runs
-   *  from the first arrival that counts to the last. */
+   *  from the first arrival that counts to the last, and `finished` are those that end meanwhile. */
   function measured(all) {
     const counted = all.slice(Math.floor(all.length / 10));
-    const waits = counted.map((one) => one.first - one.arrived);
-    const paces = counted.map((one) => (one.ended - one.first) / Math.max(1, one.answer - 1));
-    const gaps = counted.map((one) => one.longest);
+    const { waits, paces, gaps } = times(counted);
     const [from, to] = [counted[0].arrived, counted.at(-1).arrived], seconds = to - from;
+    const finished = all.filter((one) => one.ended > from && one.ended <= to);
     const of = (numbers) => {
       const sorted = Float64Array.from(numbers).sort();
       return { half: share(sorted, 0.5), most: share(sorted, 0.99) };
     };
-    return { waits, paces, gaps, ttft: of(waits), tpot: of(paces), gap: of(gaps), counted: counted.length, rate: (counted.length - 1) / seconds,
-      throughput: all.filter((one) => one.ended > from && one.ended <= to).length / seconds };
+    return { waits, paces, gaps, ttft: of(waits), tpot: of(paces), gap: of(gaps), counted: counted.length, seconds,
+      finished: times(finished), throughput: finished.length / seconds };
   }
 
-  /** And how many of its requests, and how many a second, kept both limits. The second is on a request's mean time between tokens,
-   *  or with `longest` on the longest of these times. */
+  /** And which share of its requests kept both limits, and how many of these finished a second. The second limit is on a request's
+   *  mean time between tokens, or with `longest` on the longest of these times. */
   function within(run, { first, between, longest = false }) {
-    const tested = longest ? run.gaps : run.paces;
-    const kept = run.waits.filter((wait, at) => wait <= first && tested[at] <= between).length / run.counted;
-    return { ...run, kept, goodput: kept * run.rate };
+    const inTime = ({ waits, paces, gaps }) => {
+      const tested = longest ? gaps : paces;
+      return waits.filter((wait, at) => wait <= first && tested[at] <= between).length;
+    };
+    return { ...run, kept: inTime(run) / run.counted, goodput: inTime(run.finished) / run.seconds };
   }
 
   const summary = (all, limits) => within(measured(all), limits);

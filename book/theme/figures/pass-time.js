@@ -42,6 +42,13 @@ const passTime = (() => {
     return from.endsWith(` ${unit}`) ? `${from.split(' ')[0]} to ${to}` : `${from} to ${to}`;
   }
 
+  /** Round numbers below the end of an axis, two to five of them behind zero. */
+  function ticks(end) {
+    const power = 10 ** Math.floor(Math.log10(end / 3));
+    const step = [1, 2, 4].map((factor) => factor * power).findLast((one) => end / one >= 2.5) ?? power;
+    return Array.from({ length: Math.floor((end * 0.97) / step) + 1 }, (_, at) => at * step);
+  }
+
   yaie.controlled('pass-time', {
     plays: 'tokens',
     controls: (data) => [
@@ -78,7 +85,7 @@ const passTime = (() => {
         isOver ? text(right - 4, second + 22, '…', { anchor: 'end', size: 18, bold: true }) : null,
         svg('line', { x1: x(now.read), x2: x(now.read), y1: second - 3, y2: FOOT - 2, stroke: 'var(--y-blue)', 'stroke-width': 2, 'stroke-dasharray': '5 4', 'data-key': 'border' }),
         svg('path', { d: `M${left} ${FOOT}H${right}`, stroke: 'currentColor' }),
-        [0, 1, 2, 3].map((times) => text(x(times * now.read), FOOT + 16, times ? show(times * now.read, 'seconds') : '0', { anchor: times === 3 ? 'end' : times ? 'middle' : 'start', 'data-key': `tick-${times}` }))),
+        ticks(most).map((time, index) => text(x(time), FOOT + 16, index ? show(time, 'seconds') : '0', { anchor: index ? 'middle' : 'start', 'data-key': `tick-${index}` }))),
       legend([{ fill: 'var(--y-blue-soft)', stroke: 'var(--y-blue)', 'stroke-width': 2 }, 'memory'],
         [{ fill: 'var(--y-orange-soft)', stroke: 'var(--y-orange)', 'stroke-width': 2 }, 'arithmetic, best rate'],
         [{ fill: 'none', stroke: 'var(--y-orange)', 'stroke-width': 2 }, 'what the worst rate adds (hatched)']));

@@ -1,9 +1,11 @@
 // The question before a figure. Once it is answered, the choices give way to the verdict, and with the first use of
-// the figure the verdict folds to one line. On a later visit it is one line from the beginning.
+// the figure the verdict folds to one line. On a later visit it is one line from the beginning. A reader who wants no
+// questions before figures says so once; beside any answer they can be had back.
 'use strict';
 
 yaie.question = (() => {
   const { html, store, fromHtml } = yaie;
+  const ALL = 'figures:shown'; // kept in this browser, and the event that says so to a page's figures
   let asked = 0;
 
   /** An answer and its reason, which is hidden when the answer is folded to one line. */
@@ -55,8 +57,10 @@ yaie.question = (() => {
     const verdict = html('span', { class: 'verdict', role: 'status' });
     const check = html('button', { type: 'button' }, 'Check');
     const waive = html('button', { type: 'button', class: 'quiet' }, 'Show without guessing');
+    const never = html('button', { type: 'button', class: 'quiet' }, 'Show all figures');
+    const again = html('button', { type: 'button', class: 'quiet reason' }, 'Ask before figures again');
     const ask = html('fieldset', {}, html('legend', {}, 'Predict first: ', fromHtml(predict.ask)),
-      entry.element, html('p', { class: 'buttons' }, check, waive));
+      entry.element, html('p', { class: 'buttons' }, check, waive, never));
     const fold = html('button', { type: 'button', class: 'fold', hidden: true });
     const words = html('p', { class: 'words' }, fold, verdict);
     const element = html('div', { class: 'predict' }, ask, words);
@@ -70,23 +74,33 @@ yaie.question = (() => {
     };
     fold.onclick = () => setOpen(element.dataset.open !== 'true');
 
-    function close({ mark, words: said }, kept) {
-      store.set(`figure:${key}`, true);
+    function close({ mark, words: said }, kept, isOnlyShown = false) {
+      if (!isOnlyShown) store.set(`figure:${key}`, true);
       verdict.replaceChildren(html('b', {}, mark), ...said);
       ask.replaceWith(html('p', { class: 'asked' }, 'Predict first: ', fromHtml(predict.ask)));
       element.classList.add('answered');
       fold.hidden = false;
+      if (isOnlyShown) words.append(again);
       setOpen(!kept);
       reveal(kept);
     }
+    const isAnswered = () => element.classList.contains('answered');
+    const show = () => { if (!isAnswered()) close(entry.answer(), true, true); };
+    never.onclick = () => {
+      store.set(ALL, true);
+      close(entry.answer(), false, true);
+      dispatchEvent(new Event(ALL));
+    };
+    again.onclick = () => { store.set(ALL, false); again.replaceWith('From the next page on.'); };
+    addEventListener(ALL, show);
     check.onclick = () => {
       const judged = entry.judge();
       if (judged) close(judged, false);
       else verdict.replaceChildren('Choose or type an answer first.');
     };
     waive.onclick = () => close(entry.answer(), false);
-    const isAnswered = () => element.classList.contains('answered');
     if (store.get(`figure:${key}`)) queueMicrotask(() => { if (!isAnswered()) close(entry.answer(), true); });
+    else if (store.get(ALL)) queueMicrotask(show);
     return {
       element,
       waive() { if (!isAnswered()) close(entry.answer(), true); },

@@ -198,11 +198,12 @@ const sampling = (() => {
         count: counts.get(token) ?? 0, last: token === last,
       }));
       const sum = (name) => rows.reduce((total, each) => total + each[name], 0);
-      const left = after.out.filter((cut, token) => !cut && !named.has(token)).length;
+      const cuts = new Set(after.out.filter((_, token) => !named.has(token)));
+      const left = cuts.has('');
       const others = data.logits.length - rows.length;
       rows.push({
         text: `${others.toLocaleString('en')} others`, was: 1 - sum('was'), now: left ? 1 - sum('now') : 0,
-        mark: left ? '' : 'all', count: winners.length - sum('count'), last: last != null && !named.has(last),
+        mark: left ? '' : [...cuts].join(', '), count: winners.length - sum('count'), last: last != null && !named.has(last),
       });
       stage.append(table(rows, winners.length), legend(winners.length));
       return say(after, winners, named, values.seed);

@@ -81,15 +81,14 @@
       this.stage.setAttribute('aria-label', this.asks ? `${this.title_}, before` : `${this.title_}. ${keys}`);
     }
 
-    /** The question is answered. kept: on an earlier visit; then the figure is drawn when it comes into sight. */
+    /** The question is answered. kept: not here and now; what is not yet drawn then is drawn when it comes into sight. */
     reveal(kept) {
       this.asks = false;
       this.cover();
       this.uncover(); // in the kinds: the state that the figure rests in
-      if (kept) return;
-      if (this.width) this.paint();
-      this.measure();
-      this.player.play.focus({ preventScroll: true });
+      if (this.width) this.paint(kept ? 0 : TWEEN);
+      if (!kept || this.width) this.measure();
+      if (!kept) this.player.play.focus({ preventScroll: true });
     }
 
     /** The first use folds the answer; the bar stays under the pointer. */

@@ -165,8 +165,9 @@ const wholeGame = (() => {
         svg('rect', { x: left, y: top, width: wide, height: wide, rx: 3, fill: owner ? paper(owner) : 'none', stroke: edge,
           'stroke-width': who.length > 1 ? 2.5 : who.length ? 1.8 : 1, 'stroke-dasharray': who.length ? null : '3 3',
           'data-key': `block-${block}`, 'data-thing': [`block-${block}`, ...who.map((name) => `request-${name}`)].join(' ') }),
-        text(left + 1, top + wide + 12, block, { size: 12 }),
-        text(left + wide - 1, top + wide + 12, short, { size: 12, bold: true, anchor: 'end' }),
+        svg('text', { x: left + wide / 2, y: top + wide + 12, 'text-anchor': 'middle', style: 'font-size: 12px' },
+          svg('tspan', { 'fill-opacity': 0.75 }, block),
+          svg('tspan', { dx: 4, style: 'font-weight: 700', fill: who.length === 1 ? ink(who[0]) : null }, short)),
         ...slots(left, top, side, state, entry, who.length > 0),
       ];
     });
