@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.book.reading import SOURCE
 from tests.book.test_hand_tables import _below, _words, table
 
 
@@ -70,9 +71,13 @@ def test_experts_on_32_ranks_are_as_the_text_says():
     )
     assert f"whole on each rank: {rest / 4.274e9:.1f} ms more, {37e9 / 4.274e9:.1f} in all" in text
     assert f"one of its experts, {other_hosts:.1f} of three" in text
-    assert f"experts are on {others:.1f} other ranks" in text
+    assert f"experts are on {others:.2f} other ranks" in text
     assert f"in a step: {sent / 1e6:.0f} MB. That takes {sent / 450e6:.1f} ms over NVLink" in text
-    assert f"at 450 GB/s, and {sent / 50e6:.0f} ms over a network of 50 GB/s" in text
+    assert (
+        f"It takes {sent / 50e6:.0f} ms over a network of 50 GB/s, if each rank is a host" in text
+    )
+    leaving = sent * 24 / 31  # to the 24 of the 31 other ranks that are not of the same eight
+    assert f"share a host, {leaving / 1e6:.0f} MB leave it, in {leaving / 50e6:.1f} ms" in text
     assert f"the network carries {hosts / 1e6:.0f} MB, {hosts / 50e6:.1f} ms" in text
     latents = 64 * 4096 * 61 * 1152
     flops = latents / 1152 * 128 * (576 + 512) * 2
@@ -80,13 +85,21 @@ def test_experts_on_32_ranks_are_as_the_text_says():
     assert asked > latents / 4.274e9  # arithmetic decides
     alone = 37e9 / 4.274e9 + asked
     assert f"18 GB, in {latents / 4.274e9:.1f} ms." in text
-    assert f"which is {flops / 1e12:.1f} TFLOP: {asked:.1f} ms at the 660 TFLOP/s" in text
+    assert f"which is {flops / 1e12:.1f} TFLOP: {asked:.1f} ms at the [660 TFLOP/s]" in text
     assert f"and {alone:.1f} with the weights" in text
     assert round(latents / 1e9) == 18
-    rates = [64e3 / ms for ms in (alone, alone + hosts / 50e6, alone + sent / 50e6)]
-    assert [round(rate, -2) for rate in rates] == [4200, 3200, 2400]
+    steps = [alone + each / 50e6 for each in (0, hosts, leaving, sent)]
+    assert [round(64e3 / ms, -2) for ms in steps] == [4200, 3200, 2700, 2400]
     assert f"64 tokens in {alone:.1f} ms, 4,200 a second" in text
-    assert f"3,200 with messages host by host ({alone + hosts / 50e6:.1f} ms), or 2,400" in text
+    assert f"3,200 with messages host by host ({steps[1]:.1f} ms), 2,700 without" in text
+    assert f"2,700 without ({steps[2]:.1f} ms), or 2,400 if each rank is a host" in text
+    drawing = (SOURCE.parent / "figures/expert-step.svg").read_text("utf-8")
+    drawn = re.findall(r'data-part="(\w+)" x="[\d.]+" y="\d+" width="([\d.]+)"', drawing)
+    bars = {"weights": [37e9 / 4.274e9] * 4, "latents": [asked] * 4}
+    bars["messages"] = [each / 50e6 for each in (hosts, hosts, leaving, sent)]
+    for part, times in bars.items():
+        wide = [float(width) / 15 for name, width in drawn if name == part]  # 15 px for a ms
+        assert wide == pytest.approx(times, abs=0.01)
     read = 896 * (1 - (1 - 16 / 896) ** 64)
     assert f"64 tokens read {read:.0f} of its 896 experts" in text
     assert f"would be a step of {256e3 / 2_800:.0f} ms" in text
@@ -148,7 +161,7 @@ def test_ring_attention_hides_a_transfer_from_360_tokens_on():
     assert flops_of_a_pair == 16_384
     tokens = (bytes_of_a_key / 450e9) / (flops_of_a_pair / 640e12)
     assert tokens == pytest.approx(360, rel=0.02)
-    assert "some 360 tokens per rank" in _words("context-parallel")
+    assert "about 360 tokens per rank" in _words("context-parallel")
 
 
 def test_what_deepseek_v4_keeps_for_a_million_tokens():

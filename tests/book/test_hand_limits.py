@@ -96,9 +96,10 @@ def test_the_balance_of_newer_cards():
             expected = math.floor(number(flops) / bandwidth + 0.5) if flops else None
             assert (number(cell) if cell else None) == expected, row[0]
     text = _words("gpu")
-    assert "281 rows on a B200, 469 on a GB300, 398 on a Rubin" in text
-    assert [round(flops / 8 / 4) for flops in (9000, 15_000)] == [281, 469]
-    assert round(35_000 / 22 / 4) == 398
+    assert "316 rows on a B200, 527 on a GB300, 447 on a Rubin" in text
+    a_row = 4.5 / 8 / 2  # bytes of a weight in NVFP4 for each FLOP of a row
+    assert [round(a_row * flops / 8) for flops in (9000, 15_000)] == [316, 527]
+    assert round(a_row * 35_000 / 22) == 447
 
 
 def test_what_a_part_of_the_rows_saves():
@@ -122,7 +123,6 @@ def test_what_a_part_of_the_rows_saves():
 
 
 def test_the_error_of_a_score():
-    text = _words("quantization")
-    assert "$\\sqrt{0.9 \\cdot 0.1 / 300} = 1.7\\%$, and 10,000 leave 0.3%" in text
+    text = _words("goodput")
+    assert "$\\sqrt{0.9 \\cdot 0.1 / 300}$, 1.7%" in text
     assert round(math.sqrt(0.09 / 300), 3) == 0.017
-    assert math.sqrt(0.09 / 10_000) == 0.003

@@ -3,6 +3,8 @@
 import json
 import math
 
+import pytest
+
 from book.tools.mdbook import ROOT
 from tests.book.test_hand_tables import _words, numbers, table
 from yaie.core.compat import tomllib
@@ -93,8 +95,36 @@ def test_the_least_time_of_the_four_requests():
         together += reading(sum(ANSWERS[name][0] + had[name] for name in running))
     for prompt, length in ANSWERS.values():
         one_by_one += sum(reading(prompt + had) for had in range(1, length))
-    assert f"{prompts:.1f} + 56 · {together / 56:.2f} = some {prompts + together:.0f} ms" in text
+    assert f"{prompts:.1f} + 56 · {together / 56:.2f} = about {prompts + together:.0f} ms" in text
     assert "29 + 33 + 21 + 56 = 139 decode steps" in text
-    assert f"{prompts:.1f} + 139 · {one_by_one / 139:.2f} = some" in text
-    assert f"some {prompts + one_by_one:.0f} ms. By these limits" in text
+    assert f"{prompts:.1f} + 139 · {one_by_one / 139:.2f} = about" in text
+    assert f"about {prompts + one_by_one:.0f} ms. By these limits" in text
     assert f"worth a factor of {(prompts + one_by_one) / (prompts + together):.1f}" in text
+
+
+def test_one_long_thought_among_short_answers():
+    """More than ten times by bubbles alone: continuous batching's factor for 32 rows, in Batching."""
+    rows, long, short = 32, 10_000, 10
+    mean = (long + (rows - 1) * short) / rows
+    one = 1 - (1 - 1 / rows) ** rows  # a batch has at least one
+    factor = (one * long + (1 - one) * short) / mean
+    text = _words("batching")
+    assert "one answer in 32 has 10,000 tokens and the others have 10" in text
+    assert f"the factor is {factor:.0f}." in text
+
+
+def test_a_decode_step_of_256_requests():
+    """Linear layers by bytes or by arithmetic, whichever is longer, then attention by its bytes."""
+    card, weights = CEILINGS["h200"], MODELS["llama_8b"]["matrices"]
+    low = {}
+    for row in table("kv-cache", "requests", "weights"):
+        requests = int(row[0])
+        work = 2 * weights * requests / max(card["flops_per_second"])
+        linear = max(2 * weights / card["bytes_per_second"], work)
+        low[requests] = linear + requests * 1024 * 131_072 / card["bytes_per_second"]
+        assert row[5] == f"{1e3 * low[requests]:.1f}"
+        assert float(row[6].replace(",", "")) == pytest.approx(requests / low[requests], rel=0.005)
+    text = _words("kv-cache")
+    assert f"rises {256 / low[256] / (32 / low[32]):.1f} times: keys" in text
+    long = (2 * weights + 32 * 16_384 * 131_072) / card["bytes_per_second"]
+    assert f"weights: {1e3 * long:.1f} ms a step" in text

@@ -41,7 +41,7 @@
           ]] : []),
           [['count', 'is'], ...step.counts]),
         html('p', { class: 'vd-legend' },
-          example('prompt', 'prompt'), example('answer', 'answer'), example('next', 'drawn, not computed'),
+          example('prompt', 'prompt'), example('answer', 'answer'), example('next', 'sampled, not computed'),
           example('prompt found', 'found again'), example('draft', 'draft'), example('right', 'accepted'), example('wrong', 'rejected')),
       );
     },
