@@ -43,7 +43,7 @@ def test_a_rotation_spreads_a_large_number():
     text = _words("quantization")
     assert "(8, 0.5, 0.5, 0.5) becomes (4.75, 3.75, 3.75, 3.75)" in text
     assert "rounded to 0 steps, and now to 6" in text
-    assert "66 bytes for a key and 68 for a value, 134 of bfloat16's 512" in text
+    assert "66 bytes for a key and 68 for a value: with padding 136 of bfloat16's 512" in text
     assert (128 // 2 + 2, 128 // 2 + 4) == (66, 68)
 
 
