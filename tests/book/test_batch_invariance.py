@@ -35,4 +35,4 @@ def test_the_sizes_that_the_engine_fixes():
     assert f"on tiles of {TILE} rows" in text
     assert f"always cut into {SPLITS} parts" in text
     steps = torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
-    assert f"where {steps:,.0f} steps fill one of these" in text
+    assert f"which has {steps:,.0f} numbers where bfloat16 has one" in text
