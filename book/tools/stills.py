@@ -53,7 +53,9 @@ def pages_with_figures(output: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def take(output: Path, wanted: Iterable[str] = ()) -> dict[str, str]:
-    """Draw the figures of a built book as they are printed. wanted: their names; by default all."""
+    """Draw the figures of a built book as they are printed. wanted: their names; by default all.
+
+    Raises ValueError for a name that no page has, as where the book is not built."""
     from playwright.sync_api import sync_playwright
 
     found: dict[str, str] = {}
@@ -64,6 +66,10 @@ def take(output: Path, wanted: Iterable[str] = ()) -> dict[str, str]:
             if missing:
                 found |= drawings(browser, page, missing)
         browser.close()
+    if unknown := sorted(set(wanted) - found.keys()):
+        raise ValueError(
+            f"no page of {output} has the figure {', '.join(unknown)}; run `make docs`"
+        )
     return found
 
 
@@ -80,7 +86,11 @@ def drawings(browser: object, page: Path, names: Iterable[str]) -> dict[str, str
 
 def main() -> None:
     STILLS.mkdir(exist_ok=True)
-    for name, drawing in take(OUT, sys.argv[1:]).items():
+    try:
+        stills = take(OUT, sys.argv[1:])
+    except ValueError as error:
+        sys.exit(str(error))
+    for name, drawing in stills.items():
         (STILLS / f"{name}.html").write_text(f"{drawing}\n", "utf-8")
         print(f"book/stills/{name}.html")
 

@@ -20,8 +20,9 @@
       }
 
       /** Under its question it shows the first step, or the one that its file names; nothing if that is 0. */
-      before() { return ''; }
       get hasBefore() { return this.data.unanswered !== 0; }
+      /** What is said of that state: a step's own sentence would tell more than is asked. */
+      before() { return ''; }
 
       /** Until it is used it shows the step that its file names, so that the stage is not empty; it plays from the first. */
       uncover() {
@@ -106,6 +107,7 @@
 
       /** Under its question it shows the values that its file names, if it names any: often the first ones are the answer. */
       get hasBefore() { return Boolean(this.data.unanswered); }
+      /** The names and values of the controls that stand elsewhere than they begin. */
       before() {
         const named = Object.entries(this.data.unanswered ?? {}).map(([key, value]) => {
           const { label, options, format = String } = this.controls.find(({ name: own }) => own === key);
