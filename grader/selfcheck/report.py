@@ -34,7 +34,8 @@ reference earns full marks. path: tasks that pass, and lose nothing, when the re
 task by task; after each one the report's next step is the next task. wrong: known mistakes, each caught
 by the task that must catch it, in words that name it. right: other designs that are right, and pass.
 mutants: how many were killed of those that change one operator, constant, condition or statement of the
-reference. layout: the same of those that mix up strides, narrow a dtype or swap arguments of a kernel.
+reference. layout: the same of those that mix up strides, narrow a dtype or swap arguments of a kernel;
+without those that are argued to be equivalent, as a cast that PyTorch would make.
 grade, check: seconds on one machine, a hint only."""
 TAKEN = (
     "*: as recorded in grader/selfcheck.sha256; nothing that these mutants depend on has changed."

@@ -19,8 +19,7 @@ def to_words(numbers: Tensor) -> Tensor:
     # BEGIN SOLUTION 19.2
     shifts = 4 * torch.arange(IN_A_WORD, device=numbers.device)
     words = (numbers.long().unflatten(-1, (-1, IN_A_WORD)) << shifts).sum(dim=-1)
-    # From 2**31 on a word is a negative int32 of the same bits.
-    return torch.where(words >= 2**31, words - 2**32, words).int()
+    return words.int()  # keeps the lowest 32 bits: from 2**31 on a word is negative
     # END SOLUTION
 
 

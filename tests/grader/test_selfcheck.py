@@ -287,10 +287,43 @@ def test_of_few_mutants_those_that_are_argued_may_live(
         for i in range(count)
     ]
     monkeypatch.setattr(killing, "all_mutants", lambda lab, plan: mutants)
-    reasons = {mutant.key: "Equivalent." for mutant in mutants[:argued]}
+    reasons = {mutant.key: "Speed alone." for mutant in mutants[:argued]}
     monkeypatch.setattr(killing, "survivors", lambda lab: reasons)
     check = LabCheck(TREE)
-    farm = Answers(["the process died"] * (count - argued))
+    farm = Answers([""] * argued + ["the process died"] * (count - argued))
     killing.check_mutants(check, farm, tmp_path, WHOLE, lambda count: None)
     assert (check.num_layout, check.layout_killed) == (count, count - argued)
     assert (not check.problems) == holds
+
+
+def test_an_argument_for_a_mutant_that_dies_is_out_of_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutants = [Mutant("a.py", "f", f"line {i}", "1 -> 2", "4.1", "") for i in range(30)]
+    monkeypatch.setattr(killing, "all_mutants", lambda lab, plan: mutants)
+    reasons = {mutants[0].key: "Speed alone.", ("a.py", "f", "line 99", "1 -> 2"): "Speed alone."}
+    monkeypatch.setattr(killing, "survivors", lambda lab: reasons)
+    check = LabCheck(TREE)
+    farm = Answers(["the process died"] * 30)
+    killing.check_mutants(check, farm, tmp_path, WHOLE, lambda count: None)
+    assert check.killed == 30
+    assert [problem.split("mutant that ")[1] for problem in check.problems] == [
+        "a test kills: a.py | f | line 0 | 1 -> 2",
+        "does not exist: a.py | f | line 99 | 1 -> 2",
+    ]
+
+
+def test_an_equivalent_mutant_of_layout_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    casts = [
+        Mutant("a.py", "f", f"line {i}", f"layout: drop .float() ({i})", "4.1", "")
+        for i in range(25)
+    ]
+    monkeypatch.setattr(killing, "all_mutants", lambda lab, plan: casts)
+    reasons = {mutant.key: "Equivalent: float32 already." for mutant in casts[:15]}
+    monkeypatch.setattr(killing, "survivors", lambda lab: reasons)
+    check = LabCheck(TREE)
+    farm = Answers([""] * 15 + ["the process died"] * 10)
+    killing.check_mutants(check, farm, tmp_path, WHOLE, lambda count: None)
+    assert (check.num_layout, check.layout_killed, check.problems) == (10, 10, [])
