@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rich.console import Console
 
-from grader.selfcheck.habits import RULES, habits_in, habits_of
-from grader.selfcheck.habits.figures import row_of, write
+from grader.selfcheck.habits import RULES, habits_in, habits_of, proof
+from grader.selfcheck.habits.figures import row_of, show, write
 from grader.selfcheck.habits.proof import ARGUED, Habits, prove
 from grader.selfcheck.killing import read_survivors
 from grader.selfcheck.variants import reference_folder
@@ -121,6 +122,18 @@ def test_a_sample_of_habits_is_caught_by_the_tests_of_their_task() -> None:
     found = prove(load_curriculum()["sampler"], 2, lambda count: None, step=8)
     assert len(found.graded) >= 5
     assert found.living == []
+
+
+def test_an_argument_for_a_habit_that_is_caught_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = load_curriculum()["sampler"]
+    every = list(habits_of(reference_folder(lab), lab))
+    monkeypatch.setattr(proof, "read_survivors", lambda path: {every[0].key: "A constant factor."})
+    found = prove(lab, 1, lambda count: None, step=len(every))
+    assert (found.living, found.outdated) == ([], [every[0].key])
+    show(Console(width=300), [found])
+    assert f"sampler: argued, and caught: {' | '.join(every[0].key)}" in capsys.readouterr().out
 
 
 @pytest.mark.nightly

@@ -43,5 +43,5 @@ def habits(
     show(out, found)
     if write:
         keep(found, curriculum)
-    if any(each.unargued or each.gone for each in found):
+    if any(each.unargued or each.gone or each.outdated for each in found):
         raise typer.Exit(1)

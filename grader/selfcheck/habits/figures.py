@@ -53,6 +53,8 @@ def show(console: Console, found: Sequence[Habits]) -> None:
     for each in found:
         for key in each.gone:
             console.print(f"{each.lab.key}: argued, and not there: {' | '.join(key)}", style="red")
+        for key in each.outdated:
+            console.print(f"{each.lab.key}: argued, and caught: {' | '.join(key)}", style="red")
         if each.unargued:
             console.print(f"\nTo catch, or to argue in survivors/habits/{each.lab.key}.toml:\n")
         for habit in each.unargued:

@@ -21,12 +21,14 @@ EQUAL = ("equal", "outside of the contract")
 @dataclass(slots=True)
 class Habits:
     """What came of a lab's habits. graded: how many were. living: those that no test of their task
-    caught, each with the reason why it may live, or "". gone: argued, and not there any more."""
+    caught, each with the reason why it may live, or "". gone: argued, and not there any more.
+    outdated: argued, and caught."""
 
     lab: Lab
     graded: list[Mutant] = field(default_factory=list)
     living: list[tuple[Mutant, str]] = field(default_factory=list)
     gone: list[tuple[str, ...]] = field(default_factory=list)
+    outdated: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def num_caught(self) -> int:
@@ -68,6 +70,8 @@ def prove(
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     found.living.sort(key=lambda pair: pair[0].key)
+    living = {habit.key for habit, _ in found.living}
+    found.outdated = sorted({h.key for h in found.graded} & reasons.keys() - living)
     return found
 
 
