@@ -31,7 +31,7 @@ def test_what_it_writes_is_served(
     answered = yaie("generate", "--model", out, "--max-tokens", "4", "Hello")
     assert answered.code == 0, answered.err
     again = yaie("quantize", out, *flags, "--out", str(tmp_path / "twice"))
-    assert (again.code, "is quantised already" in again.err) == (2, True)
+    assert (again.code, "is quantized already" in again.err) == (2, True)
 
 
 def default_mode(folder: Path) -> int:

@@ -172,7 +172,7 @@ def test_kernels_draw_from_split_logits_as_from_joined_ones(reference: Reference
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("to", [("int8",), ("int4", "--group-size", "16")])
-def test_the_quantised_tutor_on_two_ranks_gives_the_tokens_of_one(
+def test_the_quantized_tutor_on_two_ranks_gives_the_tokens_of_one(
     tmp_path: Path, to: tuple[str, ...]
 ) -> None:
     command = ("quantize", "tutor", "--to", *to, "--windows", "4", "--out", str(tmp_path / "q"))

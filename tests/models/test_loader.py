@@ -250,9 +250,9 @@ def test_kinds_of_models_that_are_not_served(
         load(llama)
 
 
-def test_quantised_weights_are_refused_by_method(llama: Path) -> None:
+def test_quantized_weights_are_refused_by_method(llama: Path) -> None:
     change_json(llama / "config.json", quantization_config={"quant_method": "awq", "bits": 4})
-    with pytest.raises(ModelError, match=r"quantised \(awq\)"):
+    with pytest.raises(ModelError, match=r"quantized \(awq\)"):
         load(llama)
 
 

@@ -30,7 +30,7 @@ from yaie.backends.cpu.library import library
 from yaie.core.config import EngineConfig
 from yaie.core.errors import ModelError
 from yaie.models import ModelAdapter, ModelLoader
-from yaie.models.gguf.blocks import dequantised
+from yaie.models.gguf.blocks import dequantized
 from yaie.models.gpt_oss import GptOssAdapter
 from yaie.models.mxfp4 import GGML, BlockExperts, dense, multiplied_out, put_in_halves
 
@@ -185,7 +185,7 @@ def test_blocks_in_the_order_of_a_gguf_are_the_same_numbers() -> None:
     wanted = dense(codes, scales, torch.float32)
     put_in_halves(codes)
     blocks = torch.cat([scales[..., None], codes], dim=-1)
-    numbers = dequantised(blocks.flatten(2).flatten(0, 1), GGML)
+    numbers = dequantized(blocks.flatten(2).flatten(0, 1), GGML)
     assert torch.equal(numbers.view(3, 8, 96).mT, wanted)
 
 
@@ -202,8 +202,8 @@ def test_a_checkpoint_without_a_scale_is_told(folders: tuple[Path, Path], tmp_pa
     ("changes", "told"),
     [
         ({"hidden_act": "swiglu_oai"}, "the activation .*swiglu_oai.*, which this installation"),
-        ({"quantization_config": {"quant_method": "quark"}}, r"quantised \(quark\), which is not"),
-        ({"quantization_config": {"quant_method": "mxfp8"}}, r"quantised \(mxfp8\), which is not"),
+        ({"quantization_config": {"quant_method": "quark"}}, r"quantized \(quark\), which is not"),
+        ({"quantization_config": {"quant_method": "mxfp8"}}, r"quantized \(mxfp8\), which is not"),
     ],
 )
 def test_what_is_not_read_is_told(

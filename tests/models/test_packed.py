@@ -183,7 +183,7 @@ def test_other_formats_give_the_logits_of_their_codes(
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"quant_method": "bitsandbytes"}, r"quantised \(bitsandbytes\), which is not supported"),
+        ({"quant_method": "bitsandbytes"}, r"quantized \(bitsandbytes\), which is not supported"),
         ({"quant_method": "awq", "version": "gemv"}, "whose version 'gemv' is not supported"),
         ({"quant_method": "awq", "modules_to_not_convert": "q_proj"}, "quantization_config"),
         ({"quant_method": "compressed-tensors"}, "whose format None"),
@@ -212,9 +212,9 @@ def test_a_checkpoint_without_packed_tensors_is_refused(
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=r"quantised \(gptq\), and none of its tensors"):
+    with pytest.raises(ModelError, match=r"quantized \(gptq\), and none of its tensors"):
         load(folder)
-    with pytest.raises(ModelError, match="is not quantised: its layers"):
+    with pytest.raises(ModelError, match="is not quantized: its layers"):
         round_model(model_of(checkpoint("gpt2")), part, Recipe(8), None)
 
 

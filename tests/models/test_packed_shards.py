@@ -1,4 +1,4 @@
-"""Quantised weights over ranks: together they compute what one does, or a product is named that they
+"""Quantized weights over ranks: together they compute what one does, or a product is named that they
 would cut in the wrong place."""
 
 from collections.abc import Callable

@@ -100,7 +100,7 @@ def quantize(
         )
     config = read_config(source.folder)
     if getattr(config, "quantization_config", None) is not None:
-        raise ModelError(f"{source.name} is quantised already. Name the original model.")
+        raise ModelError(f"{source.name} is quantized already. Name the original model.")
     if must_stay_unpacked(config.architectures[0], config, None):
         raise ModelError(
             f"{source.name} is {config.architectures[0]}, whose layers keep a state beside keys and "

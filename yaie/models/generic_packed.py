@@ -131,7 +131,7 @@ def taken_apart(
             rest[name] = tensor
     if not products and not any(name.endswith("_scale_inv") for name in tensors):
         raise ModelError(
-            f"by config.json the weights are quantised ({how.method}), and none of its tensors is "
+            f"by config.json the weights are quantized ({how.method}), and none of its tensors is "
             f"called ...{mark}. Check that config.json and the weights belong together."
         )
     return dict(products), rest

@@ -348,7 +348,7 @@ class ModelLoader:
             return self._kind(*how, **more)
         if products is None:
             raise ModelError(
-                f"the weights of {self.name} are quantised, and nothing multiplies them"
+                f"the weights of {self.name} are quantized, and nothing multiplies them"
             )
         packed = self._format.seen_in(names, self._kind.short_name)
         return self._kind(*how, packing=Packing(packed, products()), **more)
@@ -388,7 +388,7 @@ def _refuse_states(architecture: str, config: Any, wanted: int | None) -> None:
     if must_stay_unpacked(architecture, config, wanted):
         raise unsupported(
             architecture,
-            "its weights are quantised, and models whose layers keep a state are served from floating "
+            "its weights are quantized, and models whose layers keep a state are served from floating "
             "point as yet",
         )
 

@@ -113,7 +113,7 @@ def read_format(folder: Path, config: Any) -> PackedFormat | None:
         raise bad_field(folder / "config.json", "quantization_config", told, wanted) from error
     except _NotRead as error:
         raise ModelError(
-            f"{folder / 'config.json'}: by its quantization_config the weights are quantised "
+            f"{folder / 'config.json'}: by its quantization_config the weights are quantized "
             f"({method}), {error} is not supported. What is read: gptq and compressed-tensors "
             "(pack-quantized) in 4 bits, and in 8 with a scale for each output; awq in 4 bits; "
             "int-quantized and float-quantized weights; fp8; mxfp4. Or serve the original model in "

@@ -51,7 +51,7 @@ def decoder_layers(model: nn.Module) -> tuple[str, nn.ModuleList]:
     layers = getattr(getattr(model, "model", None), "layers", None)
     if not isinstance(layers, nn.ModuleList) or not any(True for _ in products(layers[0])):
         raise ModelError(
-            f"{type(model).__name__} is not quantised: its layers are not those of Llama, Mistral, "
+            f"{type(model).__name__} is not quantized: its layers are not those of Llama, Mistral, "
             "Qwen, Gemma, OLMo or Granite."
         )
     return "model.layers", layers

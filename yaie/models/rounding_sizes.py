@@ -37,7 +37,7 @@ def product_shapes(config: Any) -> list[Product]:
             model = made(AutoModelForCausalLM.from_config, config)
     except ValueError as error:  # no language model by transformers' tables
         raise ModelError(
-            f"{type(config).__name__} is not quantised: transformers has no language model of this kind."
+            f"{type(config).__name__} is not quantized: transformers has no language model of this kind."
         ) from error
     prefix, layers = decoder_layers(model)
     found: dict[tuple[int, int], Product] = {}

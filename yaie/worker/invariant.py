@@ -59,7 +59,7 @@ def _head_of(adapter: ModelAdapter) -> PlainWeight:
             return head
     raise ConfigError(
         "deterministic on a GPU takes models of the Llama, Mistral, Qwen2 and Qwen3 families whose "
-        "weights are not quantised: for others PyTorch's libraries choose kernels by the size of the "
+        "weights are not quantized: for others PyTorch's libraries choose kernels by the size of the "
         "batch. Leave it out, or start with --device cpu.",
         param="deterministic",
     )

@@ -203,7 +203,7 @@ def test_any_product(
     part: ModuleType, rows: int, out: int, groups: int, size: int, dtype: torch.dtype,
     symmetric: bool, seed: int,
 ) -> None:  # fmt: skip
-    """For any shape and dtype it is the product with the dequantised weight."""
+    """For any shape and dtype it is the product with the dequantized weight."""
     weight = packed(8 * out, groups * size, size, symmetric=symmetric, seed=seed)
     x = inputs_of(rows, groups * size, seed, dtype)
     got, _ = run(part, x, weight)

@@ -184,7 +184,7 @@ def test_each_group_has_its_grid(part: ModuleType) -> None:
 
 
 @task("19.2")
-def test_dequantising_takes_the_group_of_each_input(part: ModuleType) -> None:
+def test_dequantizing_takes_the_group_of_each_input(part: ModuleType) -> None:
     """Scale and zero are those of the input's group and of the output."""
     qweight = torch.full((2, 8), -1, dtype=torch.int32)
     scales = torch.tensor([[1.0], [100.0]]) * torch.arange(1, 9).float()

@@ -151,7 +151,7 @@ def test_the_range_holds_zero(part: ModuleType) -> None:
 
 
 @task("19.1")
-def test_dequantised_numbers(part: ModuleType) -> None:
+def test_dequantized_numbers(part: ModuleType) -> None:
     """A code stands for (code - zero) * scale, in float32."""
     codes = torch.tensor([[-128, 0, 127], [3, 2, 1]], dtype=torch.int8)
     scales = torch.tensor([0.5, 2.0]).half()

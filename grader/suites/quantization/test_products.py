@@ -199,7 +199,7 @@ def test_products_of_no_rows(part: ModuleType) -> None:
 def test_any_int8_product(
     part: ModuleType, rows: int, out: int, inputs: int, symmetric: bool, half: bool
 ) -> None:
-    """Of any shape the product is that of the dequantised weight."""
+    """Of any shape the product is that of the dequantized weight."""
     weight = reference.Int8().quantize(weights(out, inputs), symmetric=symmetric)
     x = padded(inputs_of(rows, inputs, dtype=F16 if half else F32))
     got = watch(part.Int8(), "int8").product(x, weight)
@@ -215,7 +215,7 @@ def test_any_int8_product(
 def test_any_int4_product(
     part: ModuleType, rows: int, out: int, groups: int, size: int, symmetric: bool, half: bool
 ) -> None:
-    """Of any shape the product is that of the dequantised weight."""
+    """Of any shape the product is that of the dequantized weight."""
     weight = packed(8 * out, groups * size, size, symmetric=symmetric)
     x = padded(inputs_of(rows, groups * size, dtype=F16 if half else F32))
     with given_words(part):

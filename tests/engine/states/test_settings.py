@@ -74,7 +74,7 @@ def test_packed_weights_are_refused(folder: Path, tmp_path: Path, is_half: bool)
         "quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True, "desc_act": False
     }  # fmt: skip
     (packed / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="its weights are quantised, and models whose layers keep"):
+    with pytest.raises(ModelError, match="its weights are quantized, and models whose layers keep"):
         LLMEngine(model=str(packed), device="cpu", num_blocks=16)
 
 

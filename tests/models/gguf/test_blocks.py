@@ -7,18 +7,18 @@ import torch
 from gguf import GGMLQuantizationType as Type
 
 from tests.models.gguf.tiny_ggufs import random_bytes
-from yaie.models.gguf.blocks import CHUNK, KINDS, dequantised, row_bytes
+from yaie.models.gguf.blocks import CHUNK, KINDS, dequantized, row_bytes
 
 PACKED = [number for number, kind in KINDS.items() if kind.dtype is None]
 
 
 @pytest.mark.parametrize("number", PACKED, ids=lambda number: KINDS[number].name)
 @pytest.mark.parametrize("rows", [1, 3, 2 * CHUNK // 512 + 1])
-def test_blocks_are_dequantised_as_the_gguf_package_does(number: int, rows: int) -> None:
+def test_blocks_are_dequantized_as_the_gguf_package_does(number: int, rows: int) -> None:
     kind, columns = Type(number), 512
     blocks = rows * columns // gguf.GGML_QUANT_SIZES[kind][0]
     data = random_bytes(np.random.default_rng(rows), kind, blocks, 1.0).reshape(rows, -1)
-    got = dequantised(torch.from_numpy(data), number)
+    got = dequantized(torch.from_numpy(data), number)
     want = gguf.quants.dequantize(data, kind)
     assert got.dtype == torch.float32
     assert np.array_equal(got.numpy().view(np.uint32), want.view(np.uint32))
@@ -36,6 +36,6 @@ def test_sizes_are_ggmls(number: int) -> None:
 def test_numbers_that_stand_by_themselves_stay_as_they_are(dtype: torch.dtype) -> None:
     number = next(number for number, kind in KINDS.items() if kind.dtype == dtype)
     numbers = torch.randn(3, 8).to(dtype)
-    got = dequantised(numbers.view(torch.uint8), number)
+    got = dequantized(numbers.view(torch.uint8), number)
     assert got.dtype == dtype
     assert torch.equal(got, numbers)

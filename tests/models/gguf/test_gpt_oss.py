@@ -62,11 +62,11 @@ def kind_of(name: str, dims: int, experts: Kinds) -> Type | None:
 def stored(folder: Path, path: Path, experts: Kinds) -> Path:
     """The GGUF at `path`, of the checkpoint in `folder`."""
 
-    def quantise(name: str, numbers: np.ndarray) -> tuple[np.ndarray, Type | None]:
+    def quantize(name: str, numbers: np.ndarray) -> tuple[np.ndarray, Type | None]:
         kind = kind_of(name, numbers.ndim, experts)
         return numbers if kind is None else gguf.quants.quantize(numbers, kind), kind
 
-    return write_gguf(folder, path, quantise)
+    return write_gguf(folder, path, quantize)
 
 
 def rounded(folder: Path, to: Path, experts: Kinds) -> Path:

@@ -12,7 +12,7 @@ import torch
 from gguf import GGMLQuantizationType as Type
 
 from tests.marks import nightly_but
-from tests.models.gguf.tiny_ggufs import Quantised, all_as, random_blocks, write_gguf
+from tests.models.gguf.tiny_ggufs import Quantized, all_as, random_blocks, write_gguf
 from tests.models.test_adapters import load
 from tests.models.tiny import write_model
 from yaie import LLMEngine, SamplingParams
@@ -23,7 +23,7 @@ from yaie.models.lookalikes import GGUF_LIST
 from yaie.models.weights import checkpoint_files, read_stored, total_bytes
 
 Checkpoint = Callable[[str], Path]
-TYPES: dict[str, Quantised] = {
+TYPES: dict[str, Quantized] = {
     **{
         kind.name: all_as(kind)
         for kind in (Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1)

@@ -27,7 +27,7 @@ ARCHITECTURES = {
 """Of model types that llama.cpp calls otherwise."""
 PERMUTED = ("llama", "granite", "smollm3")
 CONTROL, NORMAL, USER_DEFINED = 3, 1, 4
-Quantised = Callable[[str, np.ndarray], tuple[np.ndarray, Type | None]]
+Quantized = Callable[[str, np.ndarray], tuple[np.ndarray, Type | None]]
 """From a tensor's name and numbers to what is written, and its type if those are blocks."""
 
 
@@ -35,32 +35,32 @@ def plain(name: str, numbers: np.ndarray) -> tuple[np.ndarray, Type | None]:
     return numbers, None
 
 
-def all_as(kind: Type) -> Quantised:
+def all_as(kind: Type) -> Quantized:
     """Every matrix in one type, vectors in float32."""
 
-    def quantise(name: str, numbers: np.ndarray) -> tuple[np.ndarray, Type | None]:
+    def quantize(name: str, numbers: np.ndarray) -> tuple[np.ndarray, Type | None]:
         if numbers.ndim == 1:
             return numbers, None
         if kind in (Type.F16, Type.F32):
             return numbers.astype(np.float16 if kind == Type.F16 else np.float32), None
         return gguf.quants.quantize(numbers, kind), kind
 
-    return quantise
+    return quantize
 
 
-def random_blocks(kind: Type) -> Quantised:
+def random_blocks(kind: Type) -> Quantized:
     """Every matrix as blocks of a type that the gguf package does not write: random ones of it."""
     generator = np.random.default_rng(5)
     values, size = gguf.GGML_QUANT_SIZES[kind]
 
-    def quantise(name: str, numbers: np.ndarray) -> tuple[np.ndarray, Type | None]:
+    def quantize(name: str, numbers: np.ndarray) -> tuple[np.ndarray, Type | None]:
         if numbers.ndim == 1:
             return numbers, None
         rows, columns = numbers.shape
         data = random_bytes(generator, kind, rows * columns // values, 2e-4)
         return data.reshape(rows, columns // values * size), kind
 
-    return quantise
+    return quantize
 
 
 SCALES = {
@@ -86,7 +86,7 @@ def random_bytes(
 def write_gguf(
     model: Path,
     path: Path,
-    quantise: Quantised = plain,
+    quantize: Quantized = plain,
     *,
     split: int = 0,
     metadata: Mapping[str, Any] | None = None,
@@ -110,7 +110,7 @@ def write_gguf(
         if theirs == "lm_head.weight" and config.tie_word_embeddings:
             continue
         for ours, numbers in _converted(table, name, config, theirs, tensor.numpy()):
-            data, type = quantise(ours, np.ascontiguousarray(numbers))
+            data, type = quantize(ours, np.ascontiguousarray(numbers))
             writer.add_tensor(ours, data, raw_dtype=type)
     for ours, numbers in _factors(config):
         writer.add_tensor(ours, numbers)

@@ -1,6 +1,6 @@
 """Numbers of the types that GGUF files store weights in: from bytes to float32.
 
-A quantised type cuts each row into blocks of 32 or 256 numbers, and stores small codes and what they
+A quantized type cuts each row into blocks of 32 or 256 numbers, and stores small codes and what they
 are multiplied with and shifted by. The layouts are ggml's (`block_q4_0` and so on in ggml-common.h);
 `gguf.quants` is the oracle, to whose float32 results these are equal in every bit.
 """
@@ -50,7 +50,7 @@ def row_bytes(kind: int, columns: int) -> int:
     return columns // KINDS[kind].values * KINDS[kind].bytes
 
 
-def dequantised(data: Tensor, kind: int) -> Tensor:
+def dequantized(data: Tensor, kind: int) -> Tensor:
     """data: [rows, row_bytes] uint8. Returns [rows, columns], float32, or as they are stored where
     numbers stand by themselves."""
     plain = KINDS[kind].dtype

@@ -1,4 +1,4 @@
-"""Tensors of a GGUF, under the names that they have in safetensors: read and dequantised as far as they
+"""Tensors of a GGUF, under the names that they have in safetensors: read and dequantized as far as they
 are asked for.
 
 `described` writes the list of them, GGUF_LIST, into a model's folder; `yaie.models.weights` finds it
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from yaie.core.errors import ModelError
-from yaie.models.gguf.blocks import dequantised, row_bytes
+from yaie.models.gguf.blocks import dequantized, row_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class GgufTensor:
     def _numbers(self, rows: Tensor, piece: Piece) -> Tensor:
         """[..., bytes of a row] to [..., columns]."""
         self._read(rows.numel())
-        flat = dequantised(rows.reshape(-1, rows.shape[-1]), piece.kind)
+        flat = dequantized(rows.reshape(-1, rows.shape[-1]), piece.kind)
         numbers = flat.view(*rows.shape[:-1], piece.shape[-1])
         return numbers.float() + piece.shift if piece.shift else numbers
 

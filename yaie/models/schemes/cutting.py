@@ -41,7 +41,7 @@ def check_cuts(
         return
     fitting = [one for one in sizes if one == 1 or not _refused(how, cuts_for(one))]
     raise ConfigError(
-        f"tensor_parallel {size} {refused} of every layer of {name}, whose weights are quantised "
+        f"tensor_parallel {size} {refused} of every layer of {name}, whose weights are quantized "
         f"({how.method}): choose one of {', '.join(map(str, fitting))}",
         param="tensor_parallel",
     )
