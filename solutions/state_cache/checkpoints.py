@@ -56,10 +56,10 @@ class Checkpoints:
         # END SOLUTION
 
     def save(self, request: Request, block: int, depth: int) -> int | None:
-        """A slot for the state after a request's block, its `depth`th; None if there is none to be had.
+        """A slot for the state after a request's block, its `depth`th.
 
-        At most count // 2 states are pending, the new one included, even if slots are free; otherwise
-        None. If no slot is free, the least recently used of the tree's gives way.
+        At most count // 2 states are pending, the new one included: None where one more would be too
+        many, even if slots are free. If no slot is free, the least recently used of the tree's gives way.
         """
         # BEGIN SOLUTION 22.5
         self.drop(block)

@@ -40,23 +40,23 @@ def test_output_may_fill_the_context_to_its_last_token(
     num_prompt: int, wanted: int | None, granted: int
 ) -> None:
     params = SamplingParams(max_tokens=wanted)
-    assert resolve_max_tokens(num_prompt, params, max_model_len=100, pool_tokens=999) == granted
+    assert resolve_max_tokens(num_prompt, params, max_model_len=100, text_tokens=999) == granted
 
 
 @pytest.mark.parametrize(("num_prompt", "wanted"), [(100, None), (100, 1), (10, 91), (101, None)])
 def test_one_token_beyond_the_context_is_refused(num_prompt: int, wanted: int | None) -> None:
     with pytest.raises(ContextLengthError, match=rf"100 tokens.*{num_prompt}"):
-        resolve_max_tokens(num_prompt, SamplingParams(max_tokens=wanted), 100, pool_tokens=999)
+        resolve_max_tokens(num_prompt, SamplingParams(max_tokens=wanted), 100, text_tokens=999)
 
 
 @pytest.mark.parametrize(("wanted", "granted"), [(23, 23), (None, 23)])
 def test_last_token_needs_no_slot_in_the_pool(wanted: int | None, granted: int) -> None:
-    assert resolve_max_tokens(10, SamplingParams(max_tokens=wanted), 100, pool_tokens=32) == granted
+    assert resolve_max_tokens(10, SamplingParams(max_tokens=wanted), 100, text_tokens=32) == granted
 
 
 def test_one_token_beyond_the_pool_is_refused() -> None:
     with pytest.raises(KVPoolTooSmallError, match=r"34 tokens.*32"):
-        resolve_max_tokens(10, SamplingParams(max_tokens=24), 100, pool_tokens=32)
+        resolve_max_tokens(10, SamplingParams(max_tokens=24), 100, text_tokens=32)
 
 
 def test_siblings_count_one_by_one_against_the_queue(engine: LLMEngine) -> None:
@@ -165,12 +165,12 @@ def test_truncation_keeps_the_end_of_a_prompt(
 ) -> None:
     params = SamplingParams(truncate_prompt_tokens=kept, max_tokens=wanted)
     prompt = list(range(10))
-    assert truncated(prompt, params, max_model_len=100, pool_tokens=999) == prompt[10 - left :]
+    assert truncated(prompt, params, max_model_len=100, text_tokens=999) == prompt[10 - left :]
 
 
 def test_truncation_makes_room_in_a_small_pool_too() -> None:
     params = SamplingParams(truncate_prompt_tokens=-1, max_tokens=8)
-    assert len(truncated([5] * 50, params, max_model_len=100, pool_tokens=32)) == 25
+    assert len(truncated([5] * 50, params, max_model_len=100, text_tokens=32)) == 25
 
 
 @pytest.mark.parametrize("max_tokens", [1, 100, None])

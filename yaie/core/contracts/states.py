@@ -348,11 +348,11 @@ class Checkpoints(Protocol):
         ...
 
     def save(self, request: "Request", block: int, depth: int) -> int | None:
-        """A slot for the state after a request's block, its `depth`th; None if there is none to be had.
+        """A slot for the state after a request's block, its `depth`th.
 
         What was pending after that block is dropped. At most count // 2 states are pending, the new one
-        included, even if slots are free; otherwise None. If no slot is free, the least recently used of
-        the tree's gives way; being filed and `use` are uses.
+        included: returns None where one more would be too many, even if slots are free. If no slot is
+        free, the least recently used of the tree's gives way; being filed and `use` are uses.
         """
         ...
 
@@ -379,7 +379,8 @@ class Checkpoints(Protocol):
         ...
 
     def evicted(self, blocks: "Iterable[int]") -> None:
-        """These blocks are in the tree no more, and neither are states after them."""
+        """These blocks are in the tree no more. The slots of states that were filed after them are free
+        again; blocks without a state are passed over."""
         ...
 
 
@@ -398,9 +399,9 @@ class CutShare(Protocol):
 
         A state is that after the last token computed: it can be kept at the end of a step alone, and
         serves a prefix of whole blocks alone. The share has the tokens from start to start + num_tokens.
-        wanted: depths in blocks, ascending, at which a state is wanted. least: of a share that reaches
-        none of them, and is cut anyway as the budget is used up: from which depth on the state after
-        its last whole block is worth keeping; None for a share that ends its prompt.
+        wanted: depths in blocks, ascending, at which a state is wanted. least: a share that reaches none
+        of them, and ends because the step's budget is used up, is cut after its last whole block if that
+        is of this depth or deeper. None: the share ends its prompt, and is not cut there.
 
         Returns (tokens of it that are computed now, depth of the state that is kept after them): the
         first wanted depth that it reaches, or that last block. Otherwise (num_tokens, 0).

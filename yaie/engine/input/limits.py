@@ -8,20 +8,21 @@ def resolve_max_tokens(
     num_prompt: int,
     params: SamplingParams,
     max_model_len: int,
-    pool_tokens: int,
+    text_tokens: int,
     *,
     is_least: bool = False,
 ) -> int:
     """How many tokens the request may generate: what it asks for, or as many as fit. With
     `fits_context` it is the smaller of both.
 
-    is_least: the prompt has at least `num_prompt` tokens; they were not all counted.
+    text_tokens: of the longest text that the pool can serve. is_least: the prompt has at least
+    `num_prompt` tokens; they were not all counted.
 
     Raises ContextLengthError if prompt and output exceed the context, and KVPoolTooSmallError if the
     pool could not hold them even with nobody else there.
     """
     wanted = params.max_tokens
-    room = min(max_model_len, pool_tokens + 1) - num_prompt
+    room = min(max_model_len, text_tokens + 1) - num_prompt
     if params.fits_context and wanted is not None and wanted > room:
         wanted = None
     if num_prompt + (wanted or 1) > max_model_len:
@@ -30,10 +31,10 @@ def resolve_max_tokens(
             param="prompt" if wanted is None else "max_tokens",
         )
     # The last token generated is never computed, so it needs no slot.
-    if num_prompt + (wanted or 1) - 1 > pool_tokens:
+    if num_prompt + (wanted or 1) - 1 > text_tokens:
         raise KVPoolTooSmallError(
             f"prompt and max_tokens come to {'at least ' * is_least}{num_prompt + (wanted or 1)} "
-            f"tokens, but the KV pool holds {pool_tokens} in all. Ask for less, or start the engine "
+            f"tokens, but the KV pool holds {text_tokens} in all. Ask for less, or start the engine "
             "with more num_blocks.",
             param="prompt" if wanted is None else "max_tokens",
         )
@@ -56,7 +57,7 @@ def too_long(
 
 
 def truncated(
-    token_ids: list[int], params: SamplingParams, max_model_len: int, pool_tokens: int
+    token_ids: list[int], params: SamplingParams, max_model_len: int, text_tokens: int
 ) -> list[int]:
     """What `truncate_prompt_tokens` leaves of a prompt: its end.
 
@@ -68,7 +69,7 @@ def truncated(
         return token_ids
     if kept == -1:
         # The last token generated is never computed, so it needs no slot.
-        room = min(max_model_len, pool_tokens + 1)
+        room = min(max_model_len, text_tokens + 1)
         kept = room - (params.max_tokens or 1)
         if kept < 1 and params.fits_context:
             kept = room - 1

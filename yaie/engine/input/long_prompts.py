@@ -17,7 +17,7 @@ def check_text(
     prompt: PromptText,
     params: SamplingParams,
     max_model_len: int,
-    pool_tokens: int,
+    text_tokens: int,
 ) -> PromptText:
     """What is to be tokenized of a prompt of one text: all, or with `truncate_prompt_tokens` as much of
     its end as may be. Tokenizes nothing.
@@ -30,7 +30,7 @@ def check_text(
     if prompt.num_chars > GIVE_BACK:
         give_back_memory()  # of the body that held it
     least = tokenizer.fewest(prompt)
-    resolve_max_tokens(least, params, max_model_len, pool_tokens, is_least=True)
+    resolve_max_tokens(least, params, max_model_len, text_tokens, is_least=True)
     _check_bytes(tokenizer, prompt, "prompt")
     return prompt
 
