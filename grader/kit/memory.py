@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from grader.kit.expect import Fault
+from grader.kit.holders import holder_of
 
 WARM, ROUNDS, CALLS = 4, 10, 32
 LEAST = 160
@@ -55,12 +56,16 @@ def peak_of(call: Callable[[], Any]) -> int:
         return tracemalloc.get_traced_memory()[1] - before
 
 
-def expect_keeps_nothing(call: Callable[[], Any], what: str) -> None:
+def expect_keeps_nothing(call: Callable[[], Any], what: str, *, why: str = HISTORY) -> None:
     """Calls with the same arguments leave nothing behind. what: names the call."""
     kept = kept_by(call)
     if kept >= LEAST:
         problem = f"{what} keeps {kept:.0f} bytes more with each of {CALLS} calls"
-        raise Fault(problem, why=HISTORY, line=keeping_line(call))
+        holder = holder_of(call)
+        if holder is not None:
+            problem += f": {holder.told}"
+        line = holder.line if holder is not None else None
+        raise Fault(problem, why=why, line=line or keeping_line(call))
 
 
 def keeping_line(call: Callable[[], Any]) -> tuple[str, int] | None:

@@ -186,7 +186,8 @@ class Toy(ToyParts):
         update = Update(self, plan, tokens)
         with self.told("toy.take()"):
             late = "" if flight.number == self._num_steps else f"result of step {flight.number}: "
-            self._tell(lambda: late + tell_drawn(plan, tokens))
+            if plan.scheduled:
+                self._tell(lambda: late + tell_drawn(plan, tokens))
             advanced = self.scheduler.update(plan, tokens)
             update.check(advanced)
             for request in advanced:

@@ -1,10 +1,12 @@
 """What calls keep and take, in bytes: a leak is found whatever tables are made meanwhile."""
 
+from itertools import count
 from typing import Any
 
 import pytest
 
 from grader.kit import Mismatch
+from grader.kit.holders import holder_of
 from grader.kit.memory import LEAST, expect_keeps_nothing, kept_by, peak_of
 from grader.kit.standing import expect_results_stand
 
@@ -48,3 +50,22 @@ def test_a_result_that_the_next_call_fills_is_found() -> None:
     expect_results_stand([lambda: [1], lambda: [2]], "fresh lists")
     with pytest.raises(Mismatch, match="the result of call 1 of 2 has changed"):
         expect_results_stand([lambda: fills(1), lambda: fills(2)], "fills")
+
+
+def test_the_attribute_that_grows_is_named_and_one_that_may_stay_is_not() -> None:
+    class Keeper:
+        __module__ = "labs.engine.detokenizer"
+
+        def __init__(self) -> None:
+            self._ids: list[int] = []
+            self._known: dict[int, str] = {}
+
+        def push(self, number: int) -> None:
+            self._ids.append(number)
+            self._known[number] = "text" * number
+
+    keeper, numbers = Keeper(), count()
+    holder = holder_of(lambda: keeper.push(next(numbers)))
+    assert holder is not None
+    assert holder.told == "`_known` of Keeper gains an entry"
+    assert holder_of(lambda: None) is None

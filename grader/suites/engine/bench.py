@@ -262,8 +262,15 @@ def _about(said: str | Script, prompt: Sequence[int], params: dict[str, Any]) ->
     names = {NAN: "NaN", EOS: "EOS"}
     words = said if isinstance(said, str) else [names.get(token, token) for token in said]
     length = f", prompt {_listed(prompt)}" if len(prompt) > 1 else ""
-    given = "".join(f", {key}={value}" for key, value in params.items())
+    given = "".join(f", {key}={_few(value)}" for key, value in params.items())
     return f"the model will say {words!r}{length}{given}"
+
+
+def _few(value: Any) -> str:
+    """A parameter; of a long list its ends, and how many there are."""
+    if isinstance(value, list | tuple) and len(value) > PLENTY:
+        return f"[{value[0]}, {value[1]}, ..., {value[-1]}] ({len(value):,} of them)"
+    return str(value)
 
 
 def _listed(tokens: Sequence[int]) -> str:

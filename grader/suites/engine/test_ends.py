@@ -1,11 +1,13 @@
 """Task 7.3: how a request ends, and what of its text is shown."""
 
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from grader.kit import expect_equal, note, task
-from grader.suites.engine.bench import EOS, Bench, bench_of, tokens_of
+from grader.suites.engine.bench import EOS, Bench, bench_of, decode, tokens_of
+from solutions.engine import Detokenizer
 from yaie.core.request import FinishReason, Request, RequestStatus
 
 WHICH = (
@@ -20,6 +22,7 @@ FIRST = (
 FLUSH = (
     "No more text comes: what detokenizer and stop checker held back belongs to the last output."
 )
+CUT = "No more text comes: half a character that the detokenizer holds is shown in the last output."
 TAIL = (
     "What flush gives is text like any other: it may complete a stop string, so it goes through "
     "the stop checker before it is shown."
@@ -41,6 +44,7 @@ BEFORE = "The last push returns text too: what was held back before the stop str
 OVERRULED = (
     "The stop string ends the text before the stop token does, so it is what the answer stopped at."
 )
+MANY_STOPS = 1001
 
 
 def end_of(part: ModuleType, said: str | Sequence[int], **params: Any) -> tuple[Bench, Request]:
@@ -163,9 +167,19 @@ def test_a_stop_token(part: ModuleType) -> None:
 @task("7.3")
 def test_the_last_of_many_stop_tokens(part: ModuleType) -> None:
     """Each of a thousand stop tokens ends a request, the last one too."""
-    _, request = end_of(part, "abcd", stop_token_ids=[*range(300, 1300), 2], max_tokens=4)
+
+    def stopped_at(count: int) -> str | int | None:
+        others = range(300, 300 + count - 1)
+        _, request = end_of(part, "abcd", stop_token_ids=[*others, 2], max_tokens=4)
+        return request.stop_reason
+
+    if stopped_at(MANY_STOPS) == 2:
+        return
+    count = next(n for n in range(1, MANY_STOPS + 1) if stopped_at(n) != 2)
     why = "A client may send many stop tokens. Each of them ends the answer."
-    expect_equal(request.stop_reason, 2, "stop_reason", why=why)
+    why += f" With {count - 1} of them the last one did, with {count} it does not." * (count > 1)
+    what = f"stop_reason when token 2 is drawn, number {count} of the stop tokens"
+    expect_equal(stopped_at(count), 2, what, why=why)
 
 
 @task("7.3")
@@ -231,12 +245,29 @@ def test_what_was_held_back_is_shown(part: ModuleType) -> None:
 def test_a_character_cut_by_the_end(part: ModuleType) -> None:
     """A character that the end cuts in two shows as one U+FFFD, not before the end."""
     for said in (tokens_of("aé")[:2], [*tokens_of("aé")[:2], EOS]):
-        bench, _ = end_of(part, said, max_tokens=len(said))
+        flushed: list[str] = []
+        bench = bench_of(part, "7.3", detokenizer=partial(Counted, flushed))
+        note(f"token {said[1]} is the first byte of é, which has two")
+        bench.say(said, max_tokens=len(said))
+        bench.run()
         texts = [output.text for output in bench.outputs]
-        why = FLUSH * ("".join(texts) == "a")
+        unasked = "" if flushed else " `flush` of the detokenizer was not called."
+        why = (CUT + unasked) * ("".join(texts) == "a")
         first = ["a", ""] if len(said) == 3 else ["a", "\ufffd"]
         expect_equal(texts[:2], first, "the first two texts", why=why)
         expect_equal("".join(texts), "a\ufffd", "the whole text", why=why)
+
+
+class Counted(Detokenizer):
+    """flushed: gets an entry for each call of `flush`."""
+
+    def __init__(self, flushed: list[str]) -> None:
+        super().__init__(decode)
+        self._flushed = flushed
+
+    def flush(self) -> str:
+        self._flushed.append("flush")
+        return super().flush()
 
 
 class Lagging:

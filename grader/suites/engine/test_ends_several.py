@@ -17,6 +17,10 @@ SEVERAL = (
     "With speculative decoding a step gives a request as many tokens as drafts were accepted, and one. "
     "Each of them is treated as if it had come alone."
 )
+EARLY = (
+    "Token 4 is the fifth of 7. When it is judged, `token_ids` of the request holds all three tokens of "
+    "the step already. Each is treated as if it had come alone: count it and those before it."
+)
 AFTER = (
     "An answer is over with the token that ends it. What the step sampled after that is not part "
     "of it: no text, not in the output, not in the request (`drop_last`), not in the usage."
@@ -59,6 +63,12 @@ def test_several_tokens_of_a_step_are_all_shown(part: ModuleType) -> None:
     bench.draft(2)
     request = bench.say("abcdefg", max_tokens=7)
     bench.run()
+    got = request.finish_reason, request.num_output_tokens
+    why = SEVERAL
+    if got == (FinishReason.LENGTH, 5):
+        why = EARLY
+    what = "finish_reason and number of output tokens, with max_tokens=7"
+    expect_equal(got, (FinishReason.LENGTH, 7), what, why=why)
     expect_equal(bench.text(request), "abcdefg", "the text", why=SEVERAL)
     told = [output.token_ids for output in bench.outputs]
     right = [[0], [1, 2, 3], [4, 5, 6]]

@@ -12,10 +12,30 @@ FIRST_END = (
     "update() files the blocks of every request that is alive. The next request with the same prompt "
     "then gets the broken K and V: end the failed one first."
 )
+NO_GAIN = (
+    "Its last output is made. Of the requests of a plan only those that `update` returns gain."
+)
+WAITS = "A client waits for a last output, and without one it waits for ever."
 LAST_FIRST = (
     "`take` returns the last outputs of `plan.failed` and of `outcome.failed` first, and then what the "
     "others gained."
 )
+
+
+@task("7.4")
+def test_a_failed_row_ends(part: ModuleType) -> None:
+    """A request in `outcome.failed` ends in that step, and its client gets a last output."""
+    bench = bench_of(part, "7.4", by_step=True)
+    sick = bench.say([NAN], max_tokens=9)
+    note("in the first step, outcome.failed is [r0]")
+    try:
+        told = [output.request_id for output in bench.step()]
+    except LookupError as error:
+        expect(False, f"step raises {error!r}", why=NO_GAIN)
+        raise
+    why = "`take` ends what the step has failed; what the scheduler has failed is in `plan.failed`."
+    expect_equal(sick.finish_reason, FinishReason.ERROR, "finish_reason of r0", why=why)
+    expect_equal(told, ["r0"], "whose outputs the step returned", why=WAITS)
 
 
 @task("7.4")
@@ -29,8 +49,7 @@ def test_a_request_that_fails_in_a_step(part: ModuleType) -> None:
         for _ in range(4):
             bench.step()
     except LookupError as error:
-        why = "Its last output is made. Of the requests of a plan only those that `update` returns gain."
-        expect(False, f"step raises {error!r}", why=why)
+        expect(False, f"step raises {error!r}", why=NO_GAIN)
     expect_equal(
         [bench.text(well), bench.text(other)], ["abcd", "xyzx"], "the others' texts", why=SICK
     )
@@ -39,7 +58,7 @@ def test_a_request_that_fails_in_a_step(part: ModuleType) -> None:
         bench.ends(sick),
         [FinishReason.ERROR],
         "its reasons in the outputs: one",
-        why="A client waits for a last output, and without one it waits for ever.",
+        why=WAITS,
     )
     last = bench.of(sick)[-1]
     expect_equal((last.text, last.token_ids), ("", []), "text and tokens of its last output")

@@ -1,10 +1,12 @@
 """Tasks 7.1 and 7.2 beyond a few tokens: ids beyond 24 bits, long texts, and nothing left behind."""
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect, expect_equal, note, start_script, task
+from grader.kit import Fault, Mismatch, expect, expect_equal, note, start_script, task
 from grader.kit.memory import expect_keeps_nothing, peak_of
 from grader.suites.engine.far_tokens import FAR, first_wrong, from_far
 from grader.suites.engine.spellings import BROKEN, CAT, END, SPACE, THE, sentencepiece, stream, utf8
@@ -95,6 +97,16 @@ def test_a_long_text_is_whole(part: ModuleType) -> None:
     expect_equal(len(got), len(text), "characters of all pieces together", why=why)
 
 
+NOT_NEEDED = (
+    "A text may be as long as a context. Its token ids may stay; the text that was shown and windows "
+    "that were decoded are never needed again."
+)
+NOT_HELD = (
+    "A text may be as long as a context. A later push needs only the end of it that may begin a stop "
+    "string: drop what was shown."
+)
+
+
 def words(token_ids: list[int]) -> str:
     """Each token is a word, its number."""
     return "".join(f"word {token} " for token in token_ids)
@@ -103,17 +115,42 @@ def words(token_ids: list[int]) -> str:
 @task("7.1")
 def test_tokens_leave_nothing_behind(part: ModuleType) -> None:
     """Of a text that is over nothing is kept, and of one that goes on no more than its tokens."""
-    endless, draw = part.Detokenizer(words), Random(0)
+    draw = Random(0)
 
-    def call() -> None:
+    def go_on(endless: Any) -> None:
         for _ in range(4):  # few: its tokens may stay
             endless.push(draw.randrange(1000))  # always another window
+
+    def one_text() -> None:
         short = part.Detokenizer(utf8)
         short.push(97)
         short.push(0xC3)
         short.flush()
 
-    expect_keeps_nothing(call, "four pushes, and a text from its first token to flush")
+    new = partial(part.Detokenizer, words)
+    expect_neither_keeps(new, go_on, "a round of four pushes", NOT_NEEDED, one_text)
+
+
+def expect_neither_keeps(
+    new: Callable[[], Any],
+    go_on: Callable[[Any], None],
+    what: str,
+    why: str,
+    one_text: Callable[[], None],
+) -> None:
+    """new: an object for a text that goes on, go_on: pushes to it, `what` names them. one_text: all of a
+    text."""
+
+    def both(endless: Any) -> None:
+        go_on(endless)
+        one_text()
+
+    try:
+        expect_keeps_nothing(partial(both, new()), f"{what}, and a text from push to flush,")
+    except Fault:  # each by itself, if one of them is enough
+        expect_keeps_nothing(partial(go_on, new()), f"{what}, in a text that goes on,", why=why)
+        expect_keeps_nothing(one_text, "a text from its first push to flush")
+        raise
 
 
 SEVERAL = 48
@@ -130,26 +167,47 @@ def test_a_long_stop_string(part: ModuleType) -> None:
     start_script()
     note("checker = StopChecker(['x' * 1500 + 'END'])")
     checker = part.StopChecker([LONG_STOP])
-    text = "a" * 1200
-    got = checker.push(text + "xx")
-    expect_equal(got, (text, None), "push('a' * 1200 + 'xx')", why=ANY_LENGTH)
-    got = checker.push("x" * 1000)
-    expect_equal(got, ("", None), "push('x' * 1000)", why=ANY_LENGTH)
+    note("checker.push('a' * 1200 + 'xx')")
+    shown, stop = checker.push("a" * 1200 + "xx")
+    expect_equal(stop, None, "the stop string found in it", why=ANY_LENGTH)
+    expect_held(part, shown, "a" * 1200, 1202)
+    note("checker.push('x' * 1000)")
+    shown, stop = checker.push("x" * 1000)
+    expect_equal(stop, None, "the stop string found in it", why=ANY_LENGTH)
+    expect_held(part, shown, "", 1002)
     got = checker.push(LONG_STOP[1002:] + "b")
     expect_equal(got, ("", LONG_STOP), "push of the rest of the stop string", why=ANY_LENGTH)
+
+
+def expect_held(part: ModuleType, shown: str, right: str, num_letters: int) -> None:
+    """What a push shows of so many letters, told by their number."""
+    if shown == right:
+        return
+    wanted, got = (
+        f"{len(text)} letters are shown, {num_letters - len(text)} are held back"
+        for text in (right, shown)
+    )
+    if wanted == got or not shown.startswith(right):
+        expect_equal(shown, right, "the text that is shown", why=ANY_LENGTH)
+    longest = next((n for n in range(1, 1002) if part.StopChecker([LONG_STOP]).push("x" * n)[0]), 0)
+    most = f" Up to {longest - 1} letters are held back, of {longest} or more not all." * bool(
+        longest
+    )
+    raise Mismatch("the start of the stop string is shown", wanted, got, ANY_LENGTH + most)
 
 
 @task("7.2")
 def test_texts_leave_nothing_behind(part: ModuleType) -> None:
     """Of a text that is over nothing is kept, and of one that goes on only what may be a stop string."""
-    endless = part.StopChecker(["END"])
+    new = partial(part.StopChecker, ["END"])
 
-    def call() -> None:
+    def go_on(endless: Any) -> None:
         for _ in range(SEVERAL):  # a reference to each piece would be small
             endless.push("a NEW E")
-        short = part.StopChecker(["END"])
+
+    def one_text() -> None:
+        short = new()
         short.push("a E")
         short.flush()
 
-    what = f"{SEVERAL} pushes, and a text from its first piece to flush"
-    expect_keeps_nothing(call, what)
+    expect_neither_keeps(new, go_on, f"a round of {SEVERAL} pushes", NOT_HELD, one_text)

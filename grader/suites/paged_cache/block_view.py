@@ -8,7 +8,10 @@ from typing import Any
 
 from grader.kit import expect_equal, expect_raises, note, quietly, start_script, watch
 from grader.suites.paged_cache.cache_view import difference
+from yaie.core.errors import BlockStateError
 
+REFUSED = "A call that is refused changes nothing: the caller goes on as if it had never asked."
+LOOK_FIRST = "Look at all the blocks that it names before you change the first."
 KEYS = "abcd"
 """The requests that a test may name."""
 
@@ -97,5 +100,5 @@ def refused(blocks: Any, error: type[Exception], what: str, why: str) -> Iterato
     before = facts(blocks)
     with expect_raises(error, what, why=why):
         yield
-    why = f"{why} A call that is refused changes nothing: the caller goes on as if it had never asked."
-    expect_unchanged(blocks, before, f"{what} was refused", why)
+    told = f"{REFUSED} {LOOK_FIRST}" if error is BlockStateError else f"{why} {REFUSED}"
+    expect_unchanged(blocks, before, f"{what} was refused", told)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from grader.kit import note, start_script, watch
+from grader.kit import note, quietly, start_script, watch
 from grader.kit.script import current_script, resume_script
 from grader.suites.paged_cache.cache_view import CacheView, Prefix
 from solutions.paged_cache import BlockManager
@@ -188,8 +188,11 @@ class CacheDesk(CacheView):
         request.token_ids.append(own + request.num_output_tokens)
 
     def carry_out(self) -> tuple[list, list, list]:
-        """Make the moves that the cache promised; returns them."""
-        swap_out, swap_in, copies = self.cache.take_moves()
+        """Make the moves that the cache promised; returns them. Most steps have none, and no line."""
+        swap_out, swap_in, copies = moves = quietly(self.cache).take_moves()
+        if any(moves):
+            note(f"cache.take_moves()  # -> {moves}")
+            current_script().changed(self.state)
         self._move(self.device, self.host, swap_out)
         self._move(self.host, self.device, swap_in)
         self._move(self.device, self.device, copies)

@@ -9,12 +9,20 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from grader.kit import expect, start_script
+from grader.kit import Mismatch, expect, start_script
 from grader.kit.script import current_script, resume_script
 from grader.suites.paged_cache.cache_desk import RUNNING, CacheDesk
 from grader.suites.paged_cache.pending import IN_FLIGHT, NOTHING_GAINED, WAIT, A, B, expect_pending
 from solutions.paged_cache import BlockManager, KVCacheManager
 
+NOTE_MISSES = (
+    "The block that this request lacks is being computed for another one. If it waits, it finds the "
+    "block cached; if not, both compute it. The note that says so is missing, or names fewer blocks."
+)
+OF_THE_NOTE = (
+    "This is about the note in `_computing`, which section 3.9 of the sheet explains: the reference's "
+    "`is_pending` was asked, and finds what `allocate` and `commit` have left there."
+)
 GIVEN = ("_tree", "_computing", "_peek", "_start_alike")
 
 
@@ -27,11 +35,13 @@ def noted(part: Any, check: Callable[[Any], None]) -> None:
     mixed = type(own.__name__, (own,), {"is_pending": KVCacheManager.is_pending})
     try:
         check(SimpleNamespace(KVCacheManager=mixed))
-    except Exception:
+    except Exception as error:
         script = current_script()
         script.settle()
         if not _passes(check, part):
             resume_script(script)
+            if isinstance(error, Mismatch):
+                error.why = f"{error.why.replace(WAIT, NOTE_MISSES)} {OF_THE_NOTE}"
             raise
 
 

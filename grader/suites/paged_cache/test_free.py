@@ -8,7 +8,9 @@ from grader.suites.paged_cache.cache_desk import CacheDesk, moved_by_hand_or_by_
 from grader.suites.paged_cache.cache_machine import FileMachine
 from grader.suites.paged_cache.filed import OWN, SETTLED, A, B, found
 from grader.suites.paged_cache.guards import guarded_desk
-from yaie.core.request import RequestStatus
+from yaie.core.request import Request, RequestStatus
+
+WHOEVER = "Whatever a request has been through, the next one with its tokens finds them."
 
 
 @task("3.8")
@@ -123,9 +125,46 @@ def test_free_is_harmless_without_a_table(part: ModuleType) -> None:
 
 
 @task("3.8")
+def test_who_was_preempted_files_what_it_computed(part: ModuleType) -> None:
+    """A request that was preempted and came back files its full blocks when it ends."""
+    desk = CacheDesk(part)
+    request = desk.admit(A[:7])
+    desk.compute(request)
+    desk.preempt(request)
+    desk.cache.admit(request)
+    request.status = RequestStatus.RUNNING
+    desk.compute(request)
+    expect_filed_at_the_end(desk, request)
+
+
+@task("3.8")
+def test_a_fork_files_what_it_computed(part: ModuleType) -> None:
+    """A fork files its full blocks when it ends, those that its sibling does not have."""
+    desk = CacheDesk(part)
+    first = desk.admit(A[:7])
+    desk.compute(first, commit=True)
+    fork = desk.admit(A[:7], fork_of=first)
+    for _ in range(2):
+        if fork.num_computed_tokens < 8:
+            desk.compute(fork)
+    expect_filed_at_the_end(desk, fork)
+
+
+def expect_filed_at_the_end(desk: CacheDesk, request: Request) -> None:
+    """A request ends that has computed 8 tokens, two blocks, of which the tree has the first."""
+    before = len(found(desk, request.token_ids))
+    if desk.misfits() or before != 1 or request.num_computed_tokens != 8:
+        return  # another task's matter
+    desk.leave(request)
+    name, got = request.request_id, len(found(desk, request.token_ids))
+    why = f"free({name}) has filed none of its blocks: `free` commits. " * (got == before)
+    what = f"blocks in the tree of the 8 tokens that {name} has computed, after free({name})"
+    expect_equal(got, 2, what, why=why + WHOEVER)
+
+
+@task("3.8")
 def test_all_who_leave_file_what_they_computed(part: ModuleType) -> None:
     """A request that was preempted before, and a fork, leave their full blocks cached like any other."""
-    why = "Whatever a request has been through, the next one with its tokens finds them: `free` commits."
     desk = CacheDesk(part, num_blocks=12)
     again = desk.admit(A[:6])
     desk.compute(again)
@@ -144,7 +183,9 @@ def test_all_who_leave_file_what_they_computed(part: ModuleType) -> None:
         desk.leave(request)
         name = request.request_id
         got = len(found(desk, request.token_ids))
-        expect_equal(got, 3, f"blocks cached of the 12 tokens that {name} has computed", why=why)
+        expect_equal(
+            got, 3, f"blocks cached of the 12 tokens that {name} has computed", why=WHOEVER
+        )
 
 
 def leave_from_the_host(part: ModuleType, *, by_itself: bool) -> None:

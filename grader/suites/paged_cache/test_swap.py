@@ -1,14 +1,23 @@
 """Task 3.10: tables that go to the host and come back."""
 
 from types import ModuleType
+from typing import NoReturn
 
 from grader.kit import expect, expect_equal, run_machine, task
+from grader.kit.script import current_script, resume_script
 from grader.suites.paged_cache.cache_desk import CacheDesk
 from grader.suites.paged_cache.cache_machine import SwapMachine
 from grader.suites.paged_cache.guards import guarded_desk
 from grader.suites.paged_cache.pending import GIVEN_UP, expect_pending
 from grader.suites.paged_cache.swapping import ALL_OR_NONE, BEYOND, LOST, A, B, swap_in, swapped
+from yaie.core.errors import OutOfBlocksError
 from yaie.core.request import RequestStatus
+
+UNLOCKED = "What swap_in has locked to see whether it fits is unlocked if it does not."
+NOT_EVICTED = (
+    "Nothing is evicted before it is known that all fits, and the blocks that are to be shared are "
+    "locked before that: here they were evicted, and it could have used them."
+)
 
 
 @task("3.10")
@@ -172,16 +181,45 @@ def test_a_full_device_changes_nothing(part: ModuleType) -> None:
     desk.compute(desk.admit(B[:19]))
     desk.compute(desk.admit([0]))
     before = desk.holdings()
-    got = desk.cache.swap_in(request, 11)
     why = (
         "Cached blocks that it will use itself are no room for the others: lock first, then count."
     )
+    try:
+        got = desk.cache.swap_in(request, 11)
+    except OutOfBlocksError as error:
+        fail_without_room(part, desk, error)
     what = "what swap_in returned: 2 blocks cached, 1 more needed, no other block free or evictable"
     expect_equal(got, False, what, why=why)
-    why = "What it locked to see whether it fits is unlocked if it does not; nothing is evicted before."
+    evicted = desk.tree is not None and desk.tree.num_blocks < before["blocks in the tree"]
+    why = NOT_EVICTED if evicted else UNLOCKED
     desk.expect_unchanged(before, "swap_in said no", why)
     expect_equal(desk.cache.take_moves(), ([], [], []), "moves that were promised", why=ALL_OR_NONE)
     desk.check()
+
+
+def fail_without_room(part: ModuleType, desk: CacheDesk, error: OutOfBlocksError) -> NoReturn:
+    """swap_in has raised where it lacks one block beside the two that it shares."""
+    script = current_script()
+    script.settle()
+    is_asked = refuses_with_a_full_device(part)
+    resume_script(script)
+    why = (
+        "Before the call 2 blocks could be had, and both are r0's own prefix. Once they are locked, "
+        "none can, and one more is needed: lock first, then count the room, and answer False."
+    )
+    otherwise = "Where there is no room the answer is False: ask before you take."
+    expect(False, f"swap_in(r0, 11) raises: {error}", why=why if is_asked else otherwise)
+    raise error
+
+
+def refuses_with_a_full_device(part: ModuleType) -> bool:
+    """Whether swap_in answers False where nothing is cached and nothing free."""
+    try:
+        desk, request = swapped(part, caching=False)
+        desk.compute(desk.admit(list(range(40, 71))))
+        return desk.cache.swap_in(request, 11) is False
+    except Exception:  # noqa: BLE001, a part may raise anything
+        return False
 
 
 @task("3.10")

@@ -5,6 +5,7 @@ from types import ModuleType
 from grader.kit import expect, expect_equal, task
 from grader.suites.paged_cache.cache_desk import CacheDesk
 from grader.suites.paged_cache.swapping import ALL_OR_NONE, LOST, A, B, swap_in, swapped
+from yaie.core.errors import OutOfBlocksError
 from yaie.core.request import RequestStatus
 
 
@@ -17,7 +18,13 @@ def test_blocks_without_content_need_the_host_too(part: ModuleType) -> None:
     expect(desk.cache.allocate(request, 9), "no room in a pool with free blocks")
     before = desk.holdings()
     why = "Ask for the length of the table: it may reach beyond the computed tokens."
-    got = desk.cache.swap_out(request)
+    try:
+        got = desk.cache.swap_out(request)
+    except OutOfBlocksError as error:
+        problem = f"swap_out(r0) raises: {error}"
+        why = f"{why} Here that is 3 blocks, one with computed tokens, and 2 are free: False."
+        expect(False, problem, why=why)
+        raise
     expect_equal(got, False, "what swap_out returned for 3 blocks onto 2", why=why)
     desk.expect_unchanged(before, "swap_out said no", why)
 

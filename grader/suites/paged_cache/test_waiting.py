@@ -94,21 +94,6 @@ def test_the_same_tokens_in_another_order_are_others(part: ModuleType) -> None:
 
 
 @task("3.9")
-def test_an_answer_holds_for_its_moment(part: ModuleType) -> None:
-    """A request that was pending is none any more once others compute other blocks."""
-    desk = CacheDesk(part, num_blocks=12)
-    first = desk.admit(A[:12])
-    desk.launch(first, 12)
-    late = desk.request(A[:12])
-    if not desk.cache.is_pending(late):
-        return  # another test says so
-    desk.leave(first, keep=False)
-    desk.launch(desk.admit(B[:12]), 12)
-    why = f"{GIVEN_UP} Ask anew at each call: an answer of an earlier one is no answer."
-    expect_pending(desk, late, False, why, "after r0 has failed, while r2 computes other blocks")
-
-
-@task("3.9")
 def test_a_block_is_pending_until_its_result_is_filed(part: ModuleType) -> None:
     """Steps for others, planned while a chunk is in flight, do not end the waiting for it."""
     desk = CacheDesk(part)
@@ -144,6 +129,21 @@ def test_what_is_given_up_is_not_waited_for(part: ModuleType) -> None:
         else:
             desk.preempt(first)
         expect_pending(desk, late, False, GIVEN_UP, f"after r0 has {given_up}")
+
+
+@task("3.9")
+def test_an_answer_holds_for_its_moment(part: ModuleType) -> None:
+    """A request that was pending is none any more once others compute other blocks."""
+    desk = CacheDesk(part, num_blocks=12)
+    first = desk.admit(A[:12])
+    desk.launch(first, 12)
+    late = desk.request(A[:12])
+    if not desk.cache.is_pending(late):
+        return  # another test says so
+    desk.leave(first, keep=False)
+    desk.launch(desk.admit(B[:12]), 12)
+    why = f"{GIVEN_UP} Ask anew at each call: an answer of an earlier one is no answer."
+    expect_pending(desk, late, False, why, "after r0 has failed, while r2 computes other blocks")
 
 
 @task("3.9")

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from grader.kit import Mismatch, expect, expect_close, expect_equal, note, watch
+from grader.kit.expect import claiming
 from grader.kit.layout import padded
 from grader.kit.script import show
 from solutions.sampler import filters, noise
@@ -88,7 +89,8 @@ def filtered(part: ModuleType, name: str, logits: Tensor, parameter: Any) -> Any
         raise  # a stub has a verdict of its own
     except Exception as error:
         if goes_well(lambda: getattr(part.filters, name)(logits.clone(), parameter)):
-            raise Mismatch(f"{type(error).__name__}: {error}", why=GAPS) from error
+            with claiming(f"{name} takes logits with gaps between their rows."):
+                raise Mismatch(f"{type(error).__name__}: {error}", why=GAPS) from error
         raise
     for what, tensor in tensors.items():
         if not torch.equal(tensor, before[what]):

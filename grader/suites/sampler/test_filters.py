@@ -1,13 +1,14 @@
 """Tasks 1.3 to 1.5: what rules tokens out."""
 
 import math
+from collections.abc import Callable
 from types import ModuleType
 
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from grader.kit import Mismatch, examples, expect, expect_equal, start_script, task
+from grader.kit import Mismatch, examples, expect, expect_equal, note, start_script, task
 from grader.kit.mistakes import told_by
 from grader.suites.sampler.rows import (
     INF,
@@ -301,16 +302,69 @@ def test_min_p_is_relative_to_the_best(part: ModuleType) -> None:
 @task("1.5")
 def test_min_p_is_exact(part: ModuleType) -> None:
     """Just below the threshold a token goes, just above it stays, be min_p small or close to 1."""
-    for min_p in (1e-6, 1e-3, 0.5, 0.999):
+    for min_p in SHARES:
+        start_script()
         bar = math.log(min_p)
         logits = torch.tensor([[0.0, bar + 1e-4, bar - 1e-4]])
-        got = filtered(part, "apply_min_p", logits, torch.tensor([min_p]))
-        why = (
-            "Every min_p above 0 is a threshold, and float32 tells these tokens apart: no tolerance, no "
-            "limit on min_p, no narrower float."
+        note(
+            f"# token 1 has 1.0001 and token 2 has 0.9999 of the share that min_p = {min_p} asks for"
         )
-        what = f"min_p = {min_p} of tokens 1, {min_p} * 1.0001 and {min_p} * 0.9999 times as likely"
-        expect_kept(got, logits, [[0, 1]], what, why=why)
+        got = filtered(part, "apply_min_p", logits, torch.tensor([min_p]))
+        left = tokens_left(got) if isinstance(got, torch.Tensor) else []
+        why = of_thresholds(part) if left != [[0, 1]] else ""
+        expect_kept(got, logits, [[0, 1]], f"min_p = {min_p}", why=why)
+
+
+SHARES = (1e-6, 1e-3, 0.5, 0.999)
+EXACT = 3e-5
+"""How far, relative, a threshold may be off where float32 rounds."""
+Apply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def least_kept(apply: Apply, min_p: float) -> float:
+    """The logit down to which a token stays beside one at 0; -40 if all stay."""
+    kept, gone = 0.0, -40.0
+    for _ in range(32):
+        middle = (kept + gone) / 2
+        left = apply(torch.tensor([[0.0, middle]]), torch.tensor([min_p]))
+        kept, gone = (middle, gone) if left[0, 1] > -INF else (kept, middle)
+    return kept
+
+
+def in_narrow_floats(dtype: torch.dtype) -> Apply:
+    def apply(logits: torch.Tensor, min_p: torch.Tensor) -> torch.Tensor:
+        bar = min_p.log() + logits.amax(dim=1)
+        return logits.masked_fill(logits.to(dtype) < bar[:, None].to(dtype), -INF)
+
+    return apply
+
+
+def of_thresholds(part: ModuleType) -> str:
+    """Where the thresholds of several min_p are, and what that tells."""
+    every = "Every min_p above 0 is a threshold, and float32 tells these tokens apart."
+    try:
+        found = [least_kept(part.filters.apply_min_p, min_p) for min_p in SHARES]
+    except Exception:  # noqa: BLE001, a part may raise anything
+        return every
+    off = [logit - math.log(min_p) for logit, min_p in zip(found, SHARES, strict=True)]
+    wrong = [p for p, by in zip(SHARES, off, strict=True) if abs(by) > EXACT]
+    named = ", ".join(map(str, wrong))
+    if any(logit < -39 for logit in found):
+        return f"{every} Here nothing is ruled out by min_p = {named}."
+    if max(off) - min(off) < EXACT:
+        return (
+            f"{every} Here tokens stay down to {math.exp(off[0]):.4f} of the share that is asked for, "
+            "whatever min_p is: no tolerance."
+        )
+    for dtype in (torch.bfloat16, torch.float16):
+        narrow = [least_kept(in_narrow_floats(dtype), min_p) for min_p in SHARES]
+        if all(abs(one - other) < EXACT for one, other in zip(found, narrow, strict=True)):
+            return f"{every} These thresholds are those of {dtype}: no narrower float."
+    if len(wrong) == 1:
+        share = math.exp(found[SHARES.index(wrong[0])])
+        return f"{every} Here min_p = {wrong[0]} is taken for {share:.4g}: no limit on min_p."
+    shares = ", ".join(f"{math.exp(logit):.5g}" for logit in found)
+    return f"{every} Here min_p = {', '.join(map(str, SHARES))} keeps tokens down to {shares}."
 
 
 @task("1.5")

@@ -47,6 +47,12 @@ def noise_of(part: ModuleType, seeds: list[int], steps: list[int], vocab: int) -
 def test_noise_has_no_state(part: ModuleType) -> None:
     """The same seed and step give the same noise, in any row, at any time."""
     first = noise_of(part, [7, 8], [3, 5], 4)
+    same = noise_of(part, [7, 8], [3, 5], 4)
+    why = (
+        f"{NO_STATE} The same call made twice gives other numbers: a generator or a state is in it."
+    )
+    what = "the noise of the same call made again"
+    expect_close(same, first, what, rtol=0, atol=0, why=why)
     again = noise_of(part, [8, 7, 7], [5, 3, 3], 4)
     for row, same in ((0, 1), (1, 0), (2, 0)):
         seed, step = [(8, 5), (7, 3), (7, 3)][row]
@@ -135,7 +141,27 @@ def test_other_seeds_and_steps_have_other_noise(part: ModuleType) -> None:
         rows = noise_of(part, list(seeds), list(steps), 20_000)
         found = abs(correlation(rows[0], rows[1]))
         pair = f"seed {one[0]} at step {one[1]} and seed {other[0]} at step {other[1]}"
-        expect(found < 0.06, f"the noise of {pair} is correlated ({found:.2f})", why=why)
+        problem = f"the noise of {pair} is correlated ({found:.2f})"
+        if torch.equal(rows[0], rows[1]):
+            values = ", ".join(f"{value:.5g}" for value in rows[0, :3].tolist())
+            problem = f"the noise of {pair} is the same: {values}, ..."
+        if found >= 0.06 and why is LONG:
+            why = f"{LONG}{unused_bits(part)}"
+        expect(found < 0.06, problem, why=why)
+
+
+def unused_bits(part: ModuleType) -> str:
+    """From which bit on a step changes nothing, if there is one."""
+
+    def noise(step: int) -> Tensor:
+        given: Tensor = part.noise.gumbel_noise(torch.tensor([7]), torch.tensor([step]), 8)
+        return given
+
+    used = [bit for bit in range(32) if not torch.equal(noise(1 << bit), noise(0))]
+    first = used[-1] + 1 if used else 0
+    if used != list(range(first)) or first == 32:
+        return ""
+    return f" Here bit {first} of the step and those above it change nothing."
 
 
 @task("1.6")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from grader.kit import expect, expect_close, start_script, task, watch
+from grader.kit.expect import claiming
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import expect_results_stand
 from grader.suites.sampler.rows import (
@@ -50,7 +51,8 @@ def check_filter(part: ModuleType, name: str, parameter: Make) -> None:
         placed = there[0] if isinstance(given, torch.Tensor) else type(given)(*there)
         return own(torch.ones(2, VOCAB, device=device), placed)
 
-    expect_on_its_device(on, f"{name}(logits, ...)")
+    with claiming(f"{name} works on the device of its logits."):
+        expect_on_its_device(on, f"{name}(logits, ...)")
 
 
 def vars_of(penalties: Any) -> dict[str, torch.Tensor]:

@@ -36,9 +36,11 @@ class CountedRequest(NamedRequest):
         )
 
 
-def make_request(arrival: int, priority: int = 0, length: int = 1) -> Request:
-    """r3 has arrived after r2. length: of the prompt."""
-    if priority:
+def make_request(
+    arrival: int, priority: int = 0, length: int = 1, *, is_told: bool = True
+) -> Request:
+    """r3 has arrived after r2. length: of the prompt. is_told: the script says its priority."""
+    if priority and is_told:
         note(f"r{arrival} has priority {priority}")
     return CountedRequest(
         f"r{arrival}",

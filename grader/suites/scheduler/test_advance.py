@@ -163,6 +163,17 @@ def test_a_chunk_preempted_in_mid_flight(part: Any) -> None:
 
 
 @graded("6.8")
+def test_drafts_in_flight(part: Any) -> None:
+    """A step that verifies k drafts computes 1 + k tokens, and promises as many."""
+    toy = Toy(Settings(), part)
+    (request,) = toy.add(A[:6], max_tokens=12)
+    toy.step()
+    toy.begin({request: [2, 3, 4]})
+    why = "A token and three drafts are computed, and four may be sampled."
+    expect_equal(counts(request), (10, 4, 4), f"{COUNTS} r0, with 3 drafts in flight", why=why)
+
+
+@graded("6.8")
 def test_rejected_drafts(part: Any) -> None:
     """Of k drafts any number may be right: their tokens are kept, and the rest is not computed."""
     for right in range(4):

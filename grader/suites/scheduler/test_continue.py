@@ -1,9 +1,11 @@
 """Task 6.4: a step, and the share of those that run."""
 
+import traceback
 from typing import Any
 
-from grader.kit import expect, expect_equal, note, start_script
+from grader.kit import Fault, expect, expect_equal, note, start_script
 from grader.kit.toy import Settings, Toy
+from grader.kit.toy_cache import CacheMisuse
 from grader.suites.scheduler.bench import (
     A,
     B,
@@ -13,7 +15,7 @@ from grader.suites.scheduler.bench import (
 )
 from grader.suites.scheduler.parts import graded
 from yaie.core.batch import StepPlan
-from yaie.core.request import Request
+from yaie.core.request import Request, RequestStatus
 
 ONE_RULE = (
     "A request computes the tokens that have no K and V yet, from num_computed_tokens on. That is the "
@@ -253,6 +255,37 @@ def test_drafts_in_flight_are_waited_for(part: Any) -> None:
     share = tell_next(request)
     expect_shares(toy.begin(), [share, "r1: token 8, samples"], why, "the step after the result")
     expect_right(toy, why)
+
+
+@graded("6.4")
+def test_who_gives_way_has_no_share(part: Any) -> None:
+    """A request that is preempted in a step gets no share of it."""
+    toy = Toy(Settings(num_blocks=2, prefix_caching=False), part)
+    toy.add(A[:4], max_tokens=3)
+    (victim,) = toy.add(B[:4], max_tokens=3)
+    toy.step()
+    why = (
+        "r1 lost its blocks in this step, when room was made for r0. Its own turn comes after that: "
+        "look at its status then."
+    )
+    try:
+        plan = toy.step()
+    except CacheMisuse as error:
+        if victim.status is RequestStatus.RUNNING or "allocate(r1)" not in str(error):
+            raise
+        raise Fault(f"schedule asks for {error}", why=why, line=line_of(error)) from error
+    expect_shares(plan, ["r0: token 4, samples"], why, "the step in which r0 needs r1's block")
+
+
+def line_of(error: Exception) -> tuple[str, int] | None:
+    """The learner's line that an error came through last."""
+    walk = list(traceback.walk_tb(error.__traceback__))
+    own = [
+        (frame.f_code.co_filename, line)
+        for frame, line in walk
+        if str(frame.f_globals.get("__name__")).startswith("labs.")
+    ]
+    return own[-1] if own else None
 
 
 @graded("6.4")

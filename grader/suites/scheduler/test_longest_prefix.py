@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Any
 
-from grader.kit import expect, expect_equal, note, run_machine, start_script
+from grader.kit import expect, expect_equal, note, quietly, run_machine, start_script
 from grader.kit.work import count_lines
 from grader.suites.scheduler.parts import graded
 from grader.suites.scheduler.queues import (
@@ -16,6 +16,8 @@ from grader.suites.scheduler.queues import (
 )
 
 MAX_SKIPS = 64
+MOST_TOLD = 8
+"""Of more requests the pushes are one line of the script."""
 
 
 def prefix_queue(part: Any, *cached: int) -> tuple[Any, list[Any], ToldCache]:
@@ -23,10 +25,13 @@ def prefix_queue(part: Any, *cached: int) -> tuple[Any, list[Any], ToldCache]:
     cache = ToldCache()
     queue = watched_queue(part, "lpm", cache)
     requests = [make_request(arrival) for arrival in range(len(cached))]
+    is_crowd = len(requests) > MOST_TOLD
+    if is_crowd:
+        note(f"queue.push(r0), queue.push(r1), ..., queue.push(r{len(requests) - 1})")
     for request, tokens in zip(requests, cached, strict=True):
         if tokens:
             cache.tell(request, tokens)
-        queue.push(request)
+        (quietly(queue) if is_crowd else queue).push(request)
     return queue, requests, cache
 
 

@@ -2,11 +2,11 @@
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from grader.kit import Fault, expect, expect_equal, note, run_machine, start_script, task
+from grader.kit import Fault, expect, expect_equal, note, quietly, run_machine, start_script, task
 from grader.kit.growth import line_that_grows
 from grader.kit.work import count_lines
 from grader.suites.scheduler.queues import (
@@ -20,6 +20,10 @@ from grader.suites.scheduler.queues import (
 )
 
 FEW, MANY = 50, 500
+INTEGERS = "A priority is any integer, and arrivals grow as long as the engine runs."
+ONE_NUMBER = (
+    "In one number made of both, a late arrival reaches into the next priority: rank by a tuple."
+)
 LATE = 10_000_000
 """An arrival of an engine that has run for days."""
 
@@ -27,10 +31,19 @@ LATE = 10_000_000
 def queue_of(part: Any, name: str, *priorities: int) -> tuple[Any, list[Any]]:
     """A queue that requests with these priorities have joined, and the requests."""
     queue = watched_queue(part, name)
-    requests = [make_request(arrival, priority) for arrival, priority in enumerate(priorities)]
+    requests = with_priorities(enumerate(priorities))
     for request in requests:
         queue.push(request)
     return queue, requests
+
+
+def with_priorities(ranks: Iterable[tuple[int, int]]) -> list[Any]:
+    """Requests by (arrival, priority), told in one line."""
+    pairs = list(ranks)
+    if any(priority for _, priority in pairs):
+        told = (f"{priority} of r{arrival}" for arrival, priority in pairs)
+        note(f"priorities: {', '.join(told)}")
+    return [make_request(arrival, priority, is_told=False) for arrival, priority in pairs]
 
 
 def expect_no_scan(part: Any, name: str) -> None:
@@ -186,17 +199,13 @@ def test_rank_by_priority(part: ModuleType) -> None:
 def test_any_priority_and_any_arrival(part: ModuleType) -> None:
     """Priority decides, whatever the two arrivals are, and may be any integer."""
     queue = watched_queue(part, "priority")
-    requests = [
-        make_request(arrival, priority)
-        for priority, arrival in (
-            (-1000, LATE), (-1000, LATE + 1), (-21, 3), (0, LATE + 2), (1, 2), (20, 5), (21, 4),
-            (1000, 1),
+    requests = with_priorities(
+        (
+            (LATE, -1000), (LATE + 1, -1000), (3, -21), (LATE + 2, 0), (2, 1), (5, 20), (4, 21),
+            (1, 1000),
         )
-    ]  # fmt: skip
-    why = (
-        "A priority is any integer, and arrivals grow as long as the engine runs. In one number made of "
-        "both, a late arrival reaches into the next priority: rank by a tuple."
-    )
+    )  # fmt: skip
+    why = of_ranks(quietly(queue), requests)
     youngest_first = list(reversed(requests))
     ranked = sorted(youngest_first, key=queue.rank)
     expect_equal(ranked, requests, "running requests in ascending rank", why=why)
@@ -204,6 +213,25 @@ def test_any_priority_and_any_arrival(part: ModuleType) -> None:
         queue.push(request)
     names = [request.request_id for request in requests]
     expect_equal(in_order(queue), names, "the order in which they leave", why=why)
+
+
+def of_ranks(queue: Any, requests: list[Any]) -> str:
+    """What is wrong with ranks. requests: in the right order."""
+    ranks = [queue.rank(request) for request in requests]
+    if not all(isinstance(rank, tuple) for rank in ranks) or len(ranks[0]) == 1:
+        return f"{INTEGERS} {ONE_NUMBER}"
+    alike = [
+        (one, other, rank[0])
+        for one, other, rank, after in zip(requests, requests[1:], ranks, ranks[1:], strict=False)
+        if one.priority != other.priority and rank[0] == after[0]
+    ]
+    if not alike:
+        return INTEGERS
+    one, other, place = alike[0]
+    return (
+        f"{INTEGERS} Here priorities {one.priority} and {other.priority} have the same place in the "
+        f"rank ({place}), so the arrival decides between them."
+    )
 
 
 @task("6.2")

@@ -8,6 +8,7 @@ from grader.kit.toy_scripts import any_settings
 from grader.suites.scheduler.bench import (
     A,
     B,
+    cached,
     crowd,
     expect_right,
     expect_shares,
@@ -22,6 +23,13 @@ LAST = "The last in rank gives way: the first always goes on and ends, and so al
 KEPT = (
     "A preemption takes blocks, never tokens: those that were generated have been sent already. Their "
     "K and V are computed again, and the next token follows on the last."
+)
+FILES = (
+    "`free` files what a preempted request has computed: it finds that again when it comes back."
+)
+COUNT_LAST = (
+    "`free` files what is computed, for it to be found again, so it must know how much that is: "
+    "num_computed_tokens is set to 0 after it, not before."
 )
 MID_FLIGHT = (
     "A preemption does not cancel the step in flight: it still samples a token, and the request keeps "
@@ -131,6 +139,31 @@ def test_it_comes_back_before_those_that_never_ran(part: Any) -> None:
 
 
 @graded("6.7")
+def test_what_was_computed_is_filed(part: Any) -> None:
+    """A preemption files the full blocks of the request, those of its output too."""
+    toy = Toy(Settings(num_blocks=3), part)
+    toy.add(A[:3], max_tokens=8)
+    (victim,) = toy.add(B[:3], max_tokens=8)
+    known: list[int] = []
+    free = toy.cache.free
+
+    def free_and_know(request: Request, *, keep: bool = True) -> None:
+        if request is victim and keep:
+            known.append(request.num_computed_tokens)
+        free(request, keep=keep)
+
+    toy.cache.free = free_and_know  # type: ignore[method-assign]
+    if until_preempted(toy) != [victim]:
+        return  # another test says so
+    got = cached(toy, victim.token_ids[:4])
+    what = "how many of the 4 tokens that r1 had computed are cached after its preemption"
+    why = (
+        f"When r1 was freed its num_computed_tokens was 0. {COUNT_LAST}" if known == [0] else FILES
+    )
+    expect_equal(got, 4, what, why=why)
+
+
+@graded("6.7")
 def test_its_own_blocks_are_found_again(part: Any) -> None:
     """What is left in the cache of a preempted request, output too, is not computed again."""
     toy = Toy(Settings(num_blocks=8, token_budget=32), part)
@@ -143,8 +176,7 @@ def test_its_own_blocks_are_found_again(part: Any) -> None:
     expect(
         share is not None and share.start > 0,
         "r1 computes all its tokens again, though some of its blocks are still cached",
-        why="`free` files what is computed, for it to be found again, so it must know how much "
-        "that is: num_computed_tokens is set to 0 after it, not before.",
+        why=COUNT_LAST,
     )
     expect_right(toy, KEPT)
 

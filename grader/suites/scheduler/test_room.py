@@ -71,15 +71,22 @@ def test_a_preempted_request_comes_back_whole(part: Any) -> None:
 @graded("6.5")
 def test_room_for_the_output_too(part: Any) -> None:
     """A preempted request is admitted when prompt and output fit, not when its prompt does."""
-    toy = Toy(Settings(num_blocks=7, token_budget=4, prefix_caching=False), part)
-    toy.add(A[:9], max_tokens=16)
-    toy.add(B[:9], max_tokens=16)
-    victim = the_preempted(toy)
-    toy.step()
-    tokens, free = victim.num_tokens, toy.blocks.num_free
-    why = f"It has {tokens} tokens by now, {-(-tokens // 4)} blocks, of which its prompt is 9."
-    what = f"the status of r1, for which {free} blocks are free"
-    expect_equal(victim.status, RequestStatus.PREEMPTED, what, why=why)
+    for num_blocks, prompt in ((3, 4), (7, 9)):
+        start_script()
+        toy = Toy(Settings(num_blocks, token_budget=4, prefix_caching=False), part)
+        toy.add(A[:prompt], max_tokens=16)
+        toy.add(B[:prompt], max_tokens=16)
+        victim = the_preempted(toy)
+        taken, free = len(toy.cache.block_table(toy.requests[0])), toy.blocks.num_free
+        toy.step()
+        free -= len(toy.cache.block_table(toy.requests[0])) - taken
+        tokens = victim.num_tokens
+        why = (
+            f"r1 has {tokens} tokens by now, and all of their {-(-tokens // 4)} blocks must fit: of "
+            f"those tokens {prompt} are its prompt, which alone would take {-(-prompt // 4)}."
+        )
+        what = f"the status of r1, for which {free} blocks are free"
+        expect_equal(victim.status, RequestStatus.PREEMPTED, what, why=why)
 
 
 @graded("6.5")
@@ -117,7 +124,10 @@ def test_the_watermark(part: Any) -> None:
     start_script()
     alone = Toy(Settings(num_blocks=6, watermark=4), part)
     alone.add(A[:24], max_tokens=1)
-    why = "With no other request running, there is none for which even one block must stay free."
+    why = (
+        "The watermark counts only beside requests that run. With none, as many blocks must stay free "
+        "as the rest of its own prompt needs, which are 2 here: keep_free=2."
+    )
     expect_shares(alone.step(), ["r0: tokens 0..15"], why, "a prompt of all 6 blocks, alone")
 
 
