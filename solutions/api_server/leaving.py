@@ -30,7 +30,7 @@ async def until_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
     receive: ASGI's; it waits for a message and returns it. The client has left when one has the type
     "http.disconnect"; messages of other types may come before. If work and client end at the same
-    time, the work counts.
+    time, the work counts. The work sees the context variables of the caller.
 
     However this ends, cancelled from outside included, neither the work nor the wait for the message
     goes on afterwards: both are cancelled, and have ended, before it returns or raises.

@@ -52,6 +52,8 @@ def test_a_wait_sets_no_timer(part: ModuleType) -> None:
         work.finish.set()
         result = await within(waiting, "until_disconnect, whose work ended")
         expect_equal(result, "result", "what until_disconnect returns")
+        problem = f"until_disconnect sets a timer of {round(max(delays, default=0), 2):g} seconds"
+        expect(not delays, f"{problem} at its end", why=NO_TIMER)
 
     run(test())
 

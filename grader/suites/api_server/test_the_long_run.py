@@ -30,6 +30,8 @@ def test_nothing_to_say_is_said(part: ModuleType) -> None:
     got = part.error_object("", type="t")
     expect_shape(got, shape("", "t"), "an error without words")
     expect_shape(part.error_object("m", type=""), shape("m", ""), "an error of no type")
+    got = part.error_object("m", type="t", param="")
+    expect_shape(got, shape("m", "t", ""), "an error whose param is a text of no characters")
     right = shape("", "not_found_error")
     expect_shape(told_by(part.http_error(404, "")), right, "the body of http_error(404, '')")
 

@@ -62,6 +62,18 @@ def run(automaton: Any, data: bytes) -> int:
     return state
 
 
+def out_of_dead(automaton: Any, data: bytes) -> str:
+    """What is the matter, if a step on the way has led out of DEAD."""
+    state = automaton.start
+    for at, byte in enumerate(data):
+        behind = automaton.step(state, byte)
+        if state == DEAD and behind != DEAD:
+            told = f"Behind {data[:at].decode()!r} the state is DEAD, as it must be."
+            return f"{told} step(DEAD, {byte}) is {behind}, and must be DEAD. {INDEX}"
+        state = behind
+    return ""
+
+
 def check_on(part: Any, grammar: Grammar, name: str, data: bytes, automaton: Any = None) -> None:
     """The state behind these bytes is what the oracle says of them."""
     automaton = automaton or part.ByteAutomaton(grammar)
@@ -70,7 +82,8 @@ def check_on(part: Any, grammar: Grammar, name: str, data: bytes, automaton: Any
     told = f"{data.decode()!r} of {name}"
     if (state != DEAD) != alive:
         is_so, begins = ("DEAD", "a document") if alive else ("not DEAD", "no document")
-        why = why_states(part, list(GRAMMARS.values())) or ALIVE
+        why = out_of_dead(automaton, data)
+        why = why or why_states(part, list(GRAMMARS.values())) or ALIVE
         expect(False, f"behind {told} the state is {is_so}, but {begins} begins so", why=why)
     if automaton.is_final(state) != final:
         says = "is a whole document" if final else "is no whole document"

@@ -31,20 +31,20 @@ NO_TEXT = (
     "sequence may come is not a matter of its bytes."
 )
 ONE_WALK = (
-    "Walk the trie from its root: what tokens begin with alike is stepped through once for all of them, "
-    "and where a node is DEAD nothing below it is looked at."
+    "Walk the trie from its root: what tokens begin with alike is stepped through once for all of "
+    "them, and where a node is DEAD nothing below it is looked at."
 )
 LOWEST = (
-    "Bit token % 8 of byte token // 8: packbits with bitorder 'little'. "
-    "Bits behind the vocabulary are 0."
+    "Bit token % 8 of byte token // 8: packbits with bitorder 'little'. Bits behind the vocabulary "
+    "are 0."
 )
 END = (
     "The end of the sequence may come where the document may end, in a final state, and only there: "
     "earlier the document would be cut off, and without it the model could not stop."
 )
 KEPT = (
-    "What may come depends on the state alone. Outputs meet the same states again and again, so a mask "
-    "is worked out once for each and looked up from then on."
+    "What may come depends on the state alone. Outputs meet the same states again and again, so a "
+    "mask is worked out once for each and looked up from then on."
 )
 SPOILED = "Hand out what nobody can write to: `bits.flags.writeable = False` sees to it."
 LAST = "The one to go is the one that was asked for longest ago, not the one that was made first."
@@ -180,8 +180,12 @@ def test_the_end_may_come_in_final_states(part: Any) -> None:
             bits = lent(part, automaton, tokens, eos).mask(state_behind(automaton, data))
             may = {token for token in eos if token in unpacked(bits)}
             says = "may" if final else "may not"
+            why = END
+            if not final and may and tokens[token := min(may)]:
+                told = f"The end token {token} has the text {tokens[token]!r}, whose bytes lead on"
+                why = f"{told}: it was let come as a text. {END}"
             expect_equal(may, set(eos) if final else set(), f"end tokens behind {data!r}, where the "
-                         f"document {says} end", why=END)  # fmt: skip
+                         f"document {says} end", why=why)  # fmt: skip
             rest = [t for t in naive.allowed(grammar, data, tokens) if t not in eos]
             got = [t for t in unpacked(bits) if t not in eos]
             expect_equal(got, rest, f"the other tokens behind {data!r}")
@@ -244,13 +248,19 @@ def test_as_many_masks_are_kept_as_may_be(part: Any) -> None:
     a, b, c = (state_behind(automaton, b"abc"[:n]) for n in range(3))
     masks = lent(part, automaton, most=2)
     made: list[int] = []  # what a queue of two would keep, in the order of making
-    walked = 0
+    walked, asked = 0, set[int]()
     for state, walks in ((a, 1), (b, 2), (a, 2), (c, 3), (a, 3), (c, 3), (b, 4), (c, 4), (a, 5)):
         masks.mask(state)
         note(f"mask({state})")
         if state not in made:
             made, walked = [*made, state][-2:], walked + 1
         why = LAST if masks.num_walks == walked else ""
+        asked.add(state)
+        if masks.num_walks == len(asked) < walks:
+            told = (
+                f"mask({state}) was answered without a walk: all {len(asked)} masks that were asked"
+            )
+            why = f"{told} for are kept, and most is 2."
         expect_equal(masks.num_walks, walks, "walks so far, with most=2", why=why)
 
 

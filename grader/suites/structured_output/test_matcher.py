@@ -32,6 +32,8 @@ BACK = (
 COMPLETE = (
     "A document may be complete and still go on; it stays complete behind the end of the sequence."
 )
+WHOLE = [TOKENS.index(data) for data in (b'{"', b"ab", b'":', b"true", b"}")]
+"""A document in tokens."""
 END_TEXT = TOKENS.index(b"abc")
 """An end-of-sequence token too, in some tests: with a text."""
 
@@ -51,6 +53,40 @@ def fill(matcher: Any, width: int = 8) -> list[int]:
 
 def ids(*texts: bytes) -> list[int]:
     return [TOKENS.index(text) for text in texts]
+
+
+@task("21.6")
+def test_an_output_is_complete_where_the_document_may_end(part: Any) -> None:
+    """is_complete holds behind a whole document, and behind the end of the sequence as well."""
+    matcher = matcher_of(part, PAIR)
+    note(f"# accepted: {[TOKENS[token] for token in WHOLE]}, one after the other")
+    for token in WHOLE:
+        matcher.accept(token)
+    got = matcher.is_complete
+    if not got:
+        matcher.accept(EOS)
+        at_end = " Behind the end of the sequence it is True." if matcher.is_complete else ""
+        why = f"The state behind the last token is final.{at_end} {COMPLETE}"
+        expect_equal(got, True, "is_complete behind a whole document", why=why)
+    matcher.accept(EOS)
+    expect_equal(matcher.is_complete, True, "is_complete behind the end", why=COMPLETE)
+
+
+@task("21.6")
+def test_one_token_is_taken_back(part: Any) -> None:
+    """`rollback(1)` behind one token is back at the start, and behind two at the first."""
+    matcher = matcher_of(part, PAIR)
+    seen = [fill(matcher)]
+    for token in WHOLE[:2]:
+        matcher.accept(token)
+        note(f"# {TOKENS[token]!r} was accepted")
+        seen.append(fill(matcher))
+    for number in (1, 0):
+        matcher.rollback(1)
+        got = fill(matcher)
+        why = f"rollback(1) has taken back no token. {BACK}" if got == seen[number + 1] else BACK
+        what = f"what may come after rollback(1) behind {number + 1} tokens"
+        expect_equal(got, seen[number], what, why=why)
 
 
 @task("21.6")

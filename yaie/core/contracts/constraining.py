@@ -51,8 +51,8 @@ class SchemaGrammar(Protocol):
 class ByteAutomaton(Protocol):
     """Lab 21. A deterministic automaton over the bytes of a grammar: `ByteAutomaton(grammar)`.
 
-    States are small integers, numbered as they are found. They are made when a step first leads there,
-    so a grammar costs what is walked of it. The same bytes always lead to the same state.
+    States are small integers, numbered from 0 as they are found. They are made when a step first leads
+    there, so a grammar costs what is walked of it. The same bytes always lead to the same state.
 
     The engine ends a request for which more than 65,536 states would be made.
     """
@@ -126,7 +126,7 @@ class TokenMasks(Protocol):
 # ANCHOR: matcher
 class Matcher(Protocol):
     """Lab 21. Follows one output through its grammar: `Matcher(automaton, masks)`. A token costs its
-    bytes, behind any output."""
+    bytes, behind any output. Requests with the same schema share automaton and masks."""
 
     @property
     def is_complete(self) -> bool:

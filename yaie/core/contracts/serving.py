@@ -172,7 +172,10 @@ class ApiServer(Protocol):
         ...
 
     async def until_disconnect(self, receive: Any, work: Any) -> Any:
-        """What `work` returns. Raises ClientDisconnect, and cancels it, if the client leaves first."""
+        """What `work` returns. Raises ClientDisconnect, and cancels it, if the client leaves first.
+
+        The server keeps in context variables whose request this is: the work sees those of the caller.
+        """
         ...
 
     def Answering(self, stream: OutputStream, reply: Reply) -> Any:

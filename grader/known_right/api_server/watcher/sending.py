@@ -16,6 +16,7 @@ from yaie.core.contracts import OutputStream, Reply
 from yaie.core.errors import YaieError
 
 from .errors import error_body
+from .large import json_response
 from .leaving import Answering, until_disconnect
 
 DONE = b"data: [DONE]\n\n"
@@ -27,7 +28,7 @@ async def whole_answer(stream: OutputStream, reply: Reply) -> Response:
     async with Answering(stream, reply):
         while (output := await anext(stream, None)) is not None:
             reply.add(output)
-    return Response(ENCODER.encode(reply.result()), media_type="application/json")
+    return await json_response(reply)
 
 
 def event(data: dict[str, Any]) -> bytes:
