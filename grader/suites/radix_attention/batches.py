@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -26,8 +27,8 @@ SPEC = AttentionSpec(scale=DIM**-0.5)
 QKV = tuple[Tensor, Tensor, Tensor]
 
 UNWRITTEN = (
-    "Memory that was never written is NaN here. So no group wrote this row, or the mask hid every key "
-    "from its query. Print the rows of the plan's groups: together they must be all rows of the batch."
+    "Memory that was never written is NaN here. So no group wrote {rows}, or the mask hid every key "
+    "from {queries}.{gathered} The rows of the plan's groups must together be all rows of the batch."
 )
 
 
@@ -44,9 +45,9 @@ class Seq(NamedTuple):
         return f"{asks}, {last}; {self.keys} keys; block table {self.blocks}"
 
 
-def sequences(*lens: tuple[int, int], first_block: int = 1) -> list[Seq]:
+def sequences(*lens: tuple[int, int], first_block: int = 1, size: int = SIZE) -> list[Seq]:
     """Sequences of (queries, keys), each with blocks of its own, in no order, from `first_block` on."""
-    counts = [-(-keys // SIZE) for _, keys in lens]
+    counts = [-(-keys // size) for _, keys in lens]
     order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(3)).tolist()
     free = [first_block + block for block in order]
     return [
@@ -55,16 +56,22 @@ def sequences(*lens: tuple[int, int], first_block: int = 1) -> list[Seq]:
     ]
 
 
-def batch_of(seqs: Sequence[Seq]) -> AttentionBatch:
-    """As the engine hands it over: tables padded with 0."""
+def with_prefix_of(other: Seq, seq: Seq, size: int = SIZE) -> Seq:
+    """The sequence with the other's blocks where both have nothing but earlier keys."""
+    shared = min(seq.keys - seq.queries, other.keys - other.queries) // size
+    return seq._replace(blocks=[*other.blocks[:shared], *seq.blocks[shared:]])
+
+
+def batch_of(seqs: Sequence[Seq], size: int = SIZE, padding: int = 0) -> AttentionBatch:
+    """As the engine hands it over: tables padded with the number of some block."""
     width = max((len(seq.blocks) for seq in seqs), default=0)
     positions = [seq.keys - seq.queries + j for seq in seqs for j in range(seq.queries)]
     owners = [seq for seq in seqs for _ in range(seq.queries)]
     slots = [
-        seq.blocks[position // SIZE] * SIZE + position % SIZE
+        seq.blocks[position // size] * size + position % size
         for seq, position in zip(owners, positions, strict=True)
     ]
-    padded = [seq.blocks + [0] * (width - len(seq.blocks)) for seq in seqs]
+    padded = [seq.blocks + [padding] * (width - len(seq.blocks)) for seq in seqs]
     return AttentionBatch(
         query_lens=[seq.queries for seq in seqs],
         kv_lens=[seq.keys for seq in seqs],
@@ -76,10 +83,27 @@ def batch_of(seqs: Sequence[Seq]) -> AttentionBatch:
     )
 
 
+def lengths_of(lens: Sequence[tuple[int, int]]) -> AttentionBatch:
+    """A batch of (queries, keys) that was made for its lengths alone: its tables name no blocks."""
+    queries, keys = [item[0] for item in lens], [item[1] for item in lens]
+    nothing = torch.zeros(0, dtype=torch.int64)
+    return AttentionBatch(
+        query_lens=queries,
+        kv_lens=keys,
+        query_start_loc=torch.tensor([0, *accumulate(queries)], dtype=torch.int32),
+        seq_lens=torch.tensor(keys, dtype=torch.int32),
+        block_tables=torch.zeros(len(keys), 1, dtype=torch.int32),
+        slot_mapping=nothing,
+        positions=nothing,
+    )
+
+
 class CountingPool(KVPool):
-    """A pool that knows how many blocks were gathered from it. gathers: the shapes of the tables."""
+    """A pool that knows how many blocks were gathered from it, and how often it was written to.
+    gathers: the shapes of the tables."""
 
     blocks_gathered = 0
+    writes = 0
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -89,6 +113,10 @@ class CountingPool(KVPool):
         self.blocks_gathered += block_tables.numel()
         self.gathers[tuple(block_tables.shape)] += 1
         return super().gather(layer, block_tables)
+
+    def write(self, layer: int, k: Tensor, v: Tensor, slot_mapping: Tensor) -> None:
+        self.writes += 1
+        super().write(layer, k, v, slot_mapping)
 
 
 class ToldOps(TransformerOps):
@@ -110,16 +138,17 @@ class ToldOps(TransformerOps):
 class Case:
     """A batch, a pool that holds the keys of earlier steps, and the new q, k and v.
 
-    Mostly in float64, so that no rounding hides a key too many.
+    Mostly in float64, so that no rounding hides a key too many. padding: the block behind short tables.
     """
 
     seqs: list[Seq]
     pool: CountingPool
     qkv: QKV
+    padding: int = 0
 
     @property
     def batch(self) -> AttentionBatch:
-        return batch_of(self.seqs)
+        return batch_of(self.seqs, self.pool.block_size, self.padding)
 
     def starts(self) -> list[int]:
         """Where each sequence's queries begin in the flat batch."""
@@ -139,7 +168,8 @@ class Case:
         starts = self.starts()
         rows = [starts[i] + j for i in indices for j in range(self.seqs[i].queries)]
         q, k, v = (part[rows] for part in self.qkv)
-        return Case([self.seqs[i] for i in indices], copy.deepcopy(self.pool), (q, k, v))
+        seqs = [self.seqs[i] for i in indices]
+        return Case(seqs, copy.deepcopy(self.pool), (q, k, v), self.padding)
 
     def expected(self, layer: int = 0, spec: AttentionSpec = SPEC) -> Tensor:
         """The oracle's answer, from a copy of the pool, with the new keys in it. Ask before `run`."""
@@ -155,7 +185,9 @@ class Case:
     def plan(self, attention: Any, name: str = "plan", batch: AttentionBatch | None = None) -> Any:
         """A plan of the batch, which is written down."""
         batch = batch or self.batch
-        note(f"# blocks of {SIZE} slots; q [T, {HEADS}, {DIM}], k and v [T, {KV_HEADS}, {DIM}]")
+        q, k = (list(x.shape[1:]) for x in self.qkv[:2])
+        note(f"# blocks of {self.pool.block_size} slots; q [T, {q[0]}, {q[1]}], "
+             f"k and v [T, {k[0]}, {k[1]}]")  # fmt: skip
         for i, seq in enumerate(self.seqs):
             note(f"# sequence {i}: {seq}")
         lens = f"query_lens={batch.query_lens}, kv_lens={batch.kv_lens}"
@@ -183,7 +215,12 @@ class Case:
 
 
 def make_case(
-    seqs: list[Seq], stale: float | None = None, dtype: torch.dtype = torch.float64
+    seqs: list[Seq],
+    stale: float | None = None,
+    dtype: torch.dtype = torch.float64,
+    *,
+    size: int = SIZE,
+    padding: int = 0,
 ) -> Case:
     """stale: what lies in every slot that holds no key of an earlier step; None for other numbers."""
     generator = torch.Generator().manual_seed(SESSION.seed)
@@ -193,12 +230,12 @@ def make_case(
 
     num_blocks = 2 + max((block for seq in seqs for block in seq.blocks), default=0)
     pool = CountingPool(
-        [KVLayerSpec(KV_HEADS, DIM)] * LAYERS, num_blocks, SIZE, dtype, torch.device("cpu")
+        [KVLayerSpec(KV_HEADS, DIM)] * LAYERS, num_blocks, size, dtype, torch.device("cpu")
     )
-    known = torch.zeros(num_blocks * SIZE, dtype=torch.bool)
+    known = torch.zeros(num_blocks * size, dtype=torch.bool)
     for seq in seqs:
         for position in range(seq.keys - seq.queries):
-            known[seq.blocks[position // SIZE] * SIZE + position % SIZE] = True
+            known[seq.blocks[position // size] * size + position % size] = True
     for layer in range(LAYERS):
         for stored in pool.blocks(layer):
             stored.copy_(rand(*stored.shape))
@@ -206,7 +243,7 @@ def make_case(
                 stored.flatten(0, 1)[~known] = stale
     total = sum(seq.queries for seq in seqs)
     qkv = rand(total, HEADS, DIM), rand(total, KV_HEADS, DIM), rand(total, KV_HEADS, DIM)
-    return Case(seqs, pool, qkv)
+    return Case(seqs, pool, qkv, padding)
 
 
 def attention_of(part: ModuleType, pool: KVPool, ops: TransformerOps | None = None) -> Any:
@@ -255,6 +292,26 @@ def _forgive_grouping(part: ModuleType) -> None:
     module.groups_of = forgiving
 
 
+def unwritten(case: Case, out: Tensor) -> str:
+    """What is said of rows of NaN where the pool has none: which they are, and what was gathered."""
+    rows = [row for row, values in enumerate(out) if bool(values.isnan().all())]
+    many = len(rows) > 1
+    attended = sum(shape[0] * times for shape, times in case.pool.gathers.items())
+    gathered = ""
+    if many and 0 < attended < len(case.seqs) and rows == list(range(rows[0], rows[-1] + 1)):
+        gathered = f" `gather` was asked for {attended} of the {len(case.seqs)} sequences alone."
+    named = (
+        f"rows {rows[0]} to {rows[-1]}"
+        if rows[-1:] == [rows[0] + len(rows) - 1]
+        else f"rows {rows}"
+    )
+    return UNWRITTEN.format(
+        rows=named if many else "this row",
+        queries="their queries" if many else "its query",
+        gathered=gathered,
+    )
+
+
 def expect_rows(
     case: Case,
     out: Tensor,
@@ -280,7 +337,7 @@ def expect_rows(
                 if got.isnan().all() and not right.isnan().any():
                     problem = f"{problem}: all of it is NaN"
                     if all(kept.isfinite().all() for kept in case.pool.blocks(0)):
-                        why = f"{UNWRITTEN} {why}"
+                        why = f"{unwritten(case, out)} {why}"
                 elif others := _rows_like(got, expected, tolerance):
                     problem += f": it holds what row {others[0]} should, position "
                     problem += f"{case.position(others[0])} of sequence {case.owner(others[0])}"
@@ -295,11 +352,11 @@ def keys_that_give(
     """Which keys, other than the right ones, give this output for the query of a row, in words."""
     i = case.owner(row)
     seq, ops, query = case.seqs[i], TransformerOps(), case.qkv[0][row : row + 1]
-    position = case.position(row)
+    position, size = case.position(row), case.pool.block_size
     pool = copy.deepcopy(case.pool)
 
     def gives(of: Seq, keys: int, at: int = layer) -> bool:
-        batch = batch_of([Seq(1, keys, of.blocks)])
+        batch = batch_of([Seq(1, keys, of.blocks)], size)
         out = naive_radix_attention(pool, ops, at, query, spec, batch)[0]
         return bool(torch.isclose(out, got, rtol=tolerance, atol=tolerance).all())
 
@@ -307,12 +364,12 @@ def keys_that_give(
     if gives(seq, before):
         return "what the pool holds after `run`: the new keys and values are not in it"
     pool.write(layer, *case.qkv[1:], case.batch.slot_mapping)
-    for keys in range(1, len(seq.blocks) * SIZE + 1):
+    for keys in range(1, len(seq.blocks) * size + 1):
         if keys != before and gives(seq, keys):
             return f"its first {keys} keys" if keys > 1 else "its first key alone"
     for j, other in enumerate(case.seqs):
         for keys in (position + 1, other.keys) if j != i else ():
-            if keys <= len(other.blocks) * SIZE and gives(other, keys):
+            if keys <= len(other.blocks) * size and gives(other, keys):
                 return f"the first {keys} keys of sequence {j}"
     for at in range(len(pool._device)):
         if at != layer and gives(seq, before, at):

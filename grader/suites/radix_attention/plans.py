@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from grader.kit.poison import poisoned
 from grader.kit.script import show
 from grader.suites.radix_attention.batches import SPEC, Case, attention_of
 from solutions.radix_attention import RadixAttention
@@ -80,7 +81,8 @@ def _with(groups: list[Group], number: int, name: str, own: Any) -> list[Group] 
 
 def _spoils(case: Case, reference: RadixAttention, plan: AttentionPlan, expected: Tensor) -> bool:
     try:
-        out = reference.run(0, *case.qkv, SPEC, plan)
+        with poisoned():  # a row that nobody writes may hold the right numbers of an earlier run
+            out = reference.run(0, *case.qkv, SPEC, plan)
     except Exception:  # noqa: BLE001, whatever comes of such a plan
         return True
     return not torch.allclose(out, expected, rtol=1e-9, atol=1e-9)

@@ -14,12 +14,12 @@ from grader.suites.radix_attention.batches import (
     LAYERS,
     SIZE,
     SPEC,
-    UNWRITTEN,
     Case,
     Seq,
     attention_of,
     expect_like,
     make_case,
+    unwritten,
 )
 
 SHORT_TABLE = (
@@ -86,11 +86,34 @@ def expect_seen(
         for j in range(seq.queries):
             position, row = seq.keys - seq.queries + j, out[start + j]
             who = f"sequence {i}: what its query at position {position} sees"
-            right = set(range(max(0, position + 1 - (window or DIM)), position + 1))
+            right = _right(position, window)
             if not row.isfinite().all():
-                _explain_nan(case, row, start + j, who, f"positions {_span(right)}", why)
+                _explain_nan(case, out, start + j, who, f"positions {_span(right)}", why)
             for head in range(HEADS):
-                expect_average(row[head], right, who, why, fits)
+                try:
+                    expect_average(row[head], right, who, why, fits)
+                except Mismatch as mismatch:
+                    if seq.queries > 1 and "weights" not in mismatch.got:
+                        _tell_all(mismatch, i, seq, out[start : start + seq.queries, head], window)
+                    raise
+
+
+def _tell_all(mismatch: Mismatch, i: int, seq: Seq, rows: Tensor, window: int | None) -> None:
+    """Of a chunk, what each of its queries sees: that tells what they have in common."""
+    places = range(seq.keys - seq.queries, seq.keys)
+    mismatch.problem = f"sequence {i}: what its queries at positions {_span(set(places))} see"
+    mismatch.expected = ", ".join(_span(_right(place, window)) for place in places)
+    mismatch.got = ", ".join(_span(_seen(row)) for row in rows)
+
+
+def _right(position: int, window: int | None) -> set[int]:
+    """What a query sees."""
+    return set(range(max(0, position + 1 - (window or DIM)), position + 1))
+
+
+def _seen(row: Tensor) -> set[int]:
+    """What one head's output is made of."""
+    return {int(p) for p in (row.abs() > 1e-9).nonzero().flatten()}
 
 
 def what_does_harm(part: ModuleType, seqs: list[Seq], stale: float) -> str:
@@ -115,12 +138,11 @@ def what_does_harm(part: ModuleType, seqs: list[Seq], stale: float) -> str:
     )
 
 
-def _explain_nan(case: Case, row: Tensor, index: int, who: str, right: str, why: str) -> None:
+def _explain_nan(case: Case, out: Tensor, index: int, who: str, right: str, why: str) -> None:
     """NaN came out of a pool full of it; or, where the pool has none, nothing was written."""
-    if all(stored.isfinite().all() for stored in case.pool.blocks(0)) and row.isnan().all():
-        raise Mismatch(
-            f"{who}: row {index} of the output is NaN", right, "NaN", f"{UNWRITTEN} {why}"
-        )
+    if all(stored.isfinite().all() for stored in case.pool.blocks(0)) and out[index].isnan().all():
+        said = f"{unwritten(case, out)} {why}"
+        raise Mismatch(f"{who}: row {index} of the output is NaN", right, "NaN", said)
     raise Mismatch(who, right, "NaN", why)
 
 
@@ -132,7 +154,7 @@ def _is_cut_at_a_block(seen: set[int], right: set[int]) -> bool:
 
 def expect_average(row: Tensor, right: set[int], who: str, why: str, fits: Fits) -> None:
     """One head's output is the average of the values at these positions."""
-    seen = {int(p) for p in (row.abs() > 1e-9).nonzero().flatten()}
+    seen = _seen(row)
     if seen != right:
         if _is_cut_at_a_block(seen, right):
             why = SHORT_TABLE

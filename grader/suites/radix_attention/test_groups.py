@@ -8,10 +8,10 @@ from types import ModuleType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import Mismatch, examples, expect, note, task
+from grader.kit import Mismatch, examples, expect, expect_equal, note, task
 from grader.kit.expect import claiming
 from grader.kit.script import show
-from grader.suites.radix_attention.batches import batch_of, sequences
+from grader.suites.radix_attention.batches import lengths_of
 from solutions.radix_attention.grouping import MAX_WASTE, MIN_GROUP
 from solutions.radix_attention.grouping import groups_of as reference_groups_of
 
@@ -19,21 +19,34 @@ Lens = list[tuple[int, int]]
 
 MOST_MEMBERS = 12
 """Of a group that are shown."""
+NO_MEMBERS = (
+    "A group is attended in one call: its first sequence says how many queries each has, and its "
+    "longest how wide its table is. A batch without sequences has no groups."
+)
+SAME_LIST = (
+    "A group was as expected when it was handed out, and changed while the next one was made: it is "
+    "the same list, filled or emptied again. Hand out a list of its own for each group."
+)
 
 
 def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
     """What groups_of makes of sequences of (queries, keys), written down; a partition at least."""
-    batch = batch_of(sequences(*lens))
+    batch = lengths_of(lens)
     before = (list(batch.query_lens), list(batch.kv_lens))
     note(f"batch = AttentionBatch(query_lens={_told(before[0])}, kv_lens={_told(before[1])}, ...)")
     grouping = import_module(f"{part.__name__}.grouping")
-    found = [list(group) for group in grouping.groups_of(batch)]
+    handed, found = [], []
+    for group in grouping.groups_of(batch):
+        handed.append(group)
+        found.append(list(group))
     note("list(groups_of(batch))")
     for group in found:
         keys = [lens[i][1] for i in group if i < len(lens)]
         shown = group if len(group) <= MOST_MEMBERS else [*group[:MOST_MEMBERS], "..."]
         members = ", ".join(map(str, shown))
-        note(f"# -> [{members}]: {len(group)} sequences of {min(keys)} to {max(keys)} keys")
+        told = f"sequences of {min(keys)} to {max(keys)} keys" if keys else "sequences"
+        note(f"# -> [{members}]: {len(group)} {told}")
+    expect([] not in found, "a group of no sequences", why=NO_MEMBERS)
     expect_partition([i for group in found for i in group], len(lens))
     for group in found:
         expect(
@@ -41,6 +54,10 @@ def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
             f"group {group} mixes query lengths {sorted({lens[i][0] for i in group})}",
             why="The queries of a group become one tensor [n, tq, heads, d]: they need the same tq.",
         )
+    expect_equal(
+        [list(group) for group in handed], found, "the groups, when all have been handed out",
+        why=SAME_LIST,
+    )  # fmt: skip
     expect(
         (batch.query_lens, batch.kv_lens) == before, "groups_of changed the batch's own lists",
         why="The lists belong to the batch: sorted in place, they name other sequences.",
@@ -92,7 +109,7 @@ def expect_little_waste(lens: Lens, found: list[list[int]], why: str = "") -> No
 
 def expect_few_calls(lens: Lens, found: list[list[int]], why: str = "") -> None:
     """No more groups than the rule makes when each takes all that it may."""
-    needed = len(list(reference_groups_of(batch_of(sequences(*lens)))))
+    needed = len(list(reference_groups_of(lengths_of(lens))))
     if len(found) > needed:
         raise Mismatch(
             f"{len(lens)} sequences are attended in {len(found)} calls",
@@ -128,6 +145,9 @@ def test_a_few_sequences_go_together_whatever_their_lengths(part: ModuleType) ->
     lens = [(1, 5), (1, 400), (1, 90), (1, 30)]
     why = f"For {MIN_GROUP} sequences or fewer a call costs more than the padding it saves."
     expect_few_calls(lens, groups(part, lens), why)
+    for queries in range(2, 8):  # however many there are with other numbers of queries
+        lens += [(queries, queries + before) for before in (0, 500, 40, 90, 200, 10)]
+    expect_few_calls(lens, groups(part, lens), why)
 
 
 @task("5.1")
@@ -159,8 +179,17 @@ def test_waste_is_measured_against_the_longest(part: ModuleType) -> None:
 @task("5.1")
 def test_the_border_of_waste(part: ModuleType) -> None:
     """A sequence with exactly 1 - MAX_WASTE of the longest's keys is too short."""
-    for lengths in ([75], [76], [76, 75], [80, 50]):
-        lens = [(2, 100)] * MIN_GROUP + [(2, keys) for keys in lengths]
+    for longest, lengths in (
+        (100, [75]),
+        (100, [76]),
+        (100, [76, 75]),
+        (100, [80, 50]),
+        (10, [8]),
+        (10, [7]),
+        (40_000, [30_001]),
+        (40_000, [30_000]),
+    ):
+        lens = [(2, longest)] * MIN_GROUP + [(2, keys) for keys in lengths]
         found = groups(part, lens)
         expect_little_waste(lens, found)
         expect_few_calls(lens, found)
@@ -169,7 +198,7 @@ def test_the_border_of_waste(part: ModuleType) -> None:
 @st.composite
 def any_lens(draw: st.DrawFn) -> Lens:
     """Many sequences of few query lengths, some much longer than others."""
-    longest = draw(st.sampled_from([12, 40, 300]))
+    longest = draw(st.sampled_from([12, 40, 300, 70_000]))
     some = st.tuples(st.sampled_from([1, 1, 2, 5]), st.integers(0, longest))
     return [(queries, queries + before) for queries, before in draw(st.lists(some, max_size=40))]
 

@@ -2,27 +2,27 @@
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from grader.kit import Mismatch, examples, expect, expect_equal, note, task
+from grader.kit import Mismatch, examples, expect, expect_equal, note, start_script, task
 from grader.kit.anew import WELL, anew, retold
 from grader.kit.apart import expect_unchanged
+from grader.kit.poison import poisoned
 from grader.submission import told
 from grader.suites.radix_attention.batches import (
+    SIZE,
     SPEC,
     Case,
-    Seq,
     attention_of,
     expect_rows,
     make_case,
     sequences,
+    with_prefix_of,
 )
+from grader.suites.radix_attention.planning import PlanningSeen, UnseenMasks
 from grader.suites.radix_attention.plans import PROMISES, WrongField, wrong_field
 from solutions.radix_attention import RadixAttention
 from solutions.transformer_ops import TransformerOps
@@ -31,6 +31,8 @@ ROWS = (
     "The queries of a group may be anywhere in the flat batch, and in another order than in the "
     "group: each output goes back to the row that its query came from."
 )
+
+Check = Callable[[ModuleType, Case, str], None]
 
 IN_ORDER_TOO = (
     "Side by side and the longest first they are wrong too, so it is not their order. It is the plan: "
@@ -54,7 +56,9 @@ def is_right_in_order(part: ModuleType, case: Case) -> bool:
         some = case.of(order)
         try:
             attention, expected = attention_of(part, some.pool), some.expected()
-            out = attention.run(0, *some.qkv, SPEC, attention.plan(some.batch))
+            plan = attention.plan(some.batch)
+            with poisoned():
+                out = attention.run(0, *some.qkv, SPEC, plan)
             if not torch.allclose(out, expected, rtol=1e-9, atol=1e-9):
                 return False
         except NotImplementedError:
@@ -73,7 +77,8 @@ def plans_wrongly(part: ModuleType, case: Case) -> bool:
         plan = attention_of(part, mine.pool).plan(mine.batch)
         if not isinstance(plan, given):
             return False
-        out = RadixAttention(mine.pool, TransformerOps()).run(0, *mine.qkv, SPEC, plan)
+        with poisoned():
+            out = RadixAttention(mine.pool, TransformerOps()).run(0, *mine.qkv, SPEC, plan)
     except NotImplementedError:
         raise
     except Exception:  # noqa: BLE001, whatever comes of such a plan
@@ -84,13 +89,29 @@ def plans_wrongly(part: ModuleType, case: Case) -> bool:
 def check_together(part: ModuleType, case: Case, why: str = ROWS) -> None:
     """Sequences that are attended rightly in one order are so in another; and where they are not in
     the one either, that is not due to the plan."""
+    _checked(_check, part, case, why)
+
+
+def check_plan(part: ModuleType, case: Case, why: str) -> None:
+    """The reference's `run` goes well by the part's plan, if that is made as the stub says."""
+
+    def check(part: ModuleType, case: Case, why: str) -> None:
+        if plans_wrongly(part, case):
+            mine = case.of(list(range(len(case.seqs))))
+            expect_rows(mine, mine.run(part), mine.expected(), why)
+
+    _checked(check, part, case, why)
+
+
+def _checked(check: Check, part: ModuleType, case: Case, why: str) -> None:
+    """Make the check; what fails is explained by what was kept, or by a field of the plan."""
     try:
-        _check(part, case, why)
+        check(part, case, why)
     except NotImplementedError:
         raise
     except Exception as error:
         is_order = isinstance(error, Mismatch) and error.why.endswith(why)
-        explained = retold(error, lambda: _check(anew(part), case, why))
+        explained = retold(error, lambda: check(anew(part), case, why))
         is_kept = isinstance(explained, Mismatch) and explained.why == WELL
         if (explained is error or is_kept) and (field := wrong_field(part, case)):
             explained = _with_field(explained, field, why * is_order, WELL * is_kept)
@@ -153,16 +174,19 @@ def test_neighbours_in_another_order(part: ModuleType) -> None:
 @task("5.2")
 def test_only_the_blocks_needed_are_gathered(part: ModuleType) -> None:
     """A group gathers the blocks of its longest sequence for each, not the whole width of the tables."""
-    case = make_case(sequences((6, 80), *[(1, 5)] * 6))
-    case.run(part)
-    gathered, needed = case.pool.blocks_gathered, 20 + 6 * 2
-    if gathered > needed:
-        raise Mismatch(
-            "more blocks are gathered than the keys lie in",
-            f"at most {needed}: 20 for the chunk, 2 for each of six decodes",
-            f"{gathered}: {_told_gathers(case.pool.gathers)}",
-            "The tables of a batch are as wide as its longest needs; a decode of 5 keys needs 2 blocks.",
-        )
+    for keys, blocks in ((5, 2), (8, 2), (9, 3)):
+        start_script()
+        case = make_case(sequences((6, 80), *[(1, keys)] * 6))
+        case.run(part)
+        gathered, needed = case.pool.blocks_gathered, 20 + 6 * blocks
+        if gathered > needed:
+            raise Mismatch(
+                "more blocks are gathered than the keys lie in",
+                f"at most {needed}: 20 for the chunk, {blocks} for each of six decodes",
+                f"{gathered}: {_told_gathers(case.pool.gathers)}",
+                "The tables of a batch are as wide as its longest needs; a decode of "
+                f"{keys} keys needs {blocks} blocks of {SIZE} slots.",
+            )
 
 
 def _told_gathers(gathers: dict[tuple[int, ...], int]) -> str:
@@ -177,7 +201,13 @@ def _told_gathers(gathers: dict[tuple[int, ...], int]) -> str:
 @task("5.2")
 def test_the_batch_is_left_alone(part: ModuleType) -> None:
     """plan and run leave the tensors of the batch as they were: the engine goes on with them."""
-    case = make_case(sequences((1, 6), (3, 7), (1, 11), (1, 3)))
+    for lens in (((1, 6), (3, 7), (1, 11), (1, 3)), ((1, 1), (2, 2), (3, 7))):
+        start_script()
+        expect_batch_kept(part, make_case(sequences(*lens)))
+
+
+def expect_batch_kept(part: ModuleType, case: Case) -> None:
+    """By a plan and one layer."""
     batch = case.batch
     names = ("query_start_loc", "seq_lens", "block_tables", "slot_mapping", "positions")
     before = {name: getattr(batch, name).clone() for name in names}
@@ -207,44 +237,17 @@ def test_a_plan_stands_by_itself(part: ModuleType) -> None:
     expect_rows(case, out, expected, why)
 
 
-PLANNING = frozenset("tensor as_tensor arange nonzero item tolist argsort __int__ __bool__".split())
-
-
-class PlanningSeen(TorchFunctionMode):
-    """Writes down calls that make index tensors of numbers, or fetch numbers from a tensor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.paused = False
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in PLANNING and not self.paused:
-            self.names.append(name)
-        return func(*args, **(kwargs or {}))
-
-
-class UnseenMasks(TransformerOps):
-    """The mask is the operations' affair: how they make it is not looked at."""
-
-    def __init__(self, seen: PlanningSeen) -> None:
-        self._seen = seen
-
-    def causal_mask(self, *args: Any, **kwargs: Any) -> Tensor:
-        self._seen.paused = True
-        try:
-            return super().causal_mask(*args, **kwargs)
-        finally:
-            self._seen.paused = False
-
-
 @task("5.2")
 def test_layers_do_not_plan_again(part: ModuleType) -> None:
     """From the second layer on run only writes, gathers and attends: every index is in the plan."""
-    case, seen = make_case(sequences((1, 6), (3, 7), (1, 11))), PlanningSeen()
+    for lens in (((1, 6), (3, 7), (1, 11)), ((1, 6),)):
+        start_script()
+        expect_no_planning(part, make_case(sequences(*lens)))
+
+
+def expect_no_planning(part: ModuleType, case: Case) -> None:
+    """In the second layer of a plan."""
+    seen = PlanningSeen()
     attention = attention_of(part, case.pool, UnseenMasks(seen))
     plan = case.plan(attention)
     case.run_layer(attention, plan, layer=0)
@@ -261,20 +264,26 @@ def test_layers_do_not_plan_again(part: ModuleType) -> None:
 
 
 @st.composite
-def any_sequences(draw: st.DrawFn) -> list[Seq]:
-    """In any order."""
+def any_cases(draw: st.DrawFn) -> Case:
+    """Sequences in any order, some behind one prefix, over a pool of any block size, of any blocks."""
+    size = draw(st.sampled_from([SIZE, SIZE, 1, 3, 16]))
     lens = draw(
         st.lists(
             st.tuples(st.sampled_from([1, 1, 2, 5]), st.integers(0, 14)), min_size=1, max_size=7
         )
     )
-    seqs = sequences(*[(queries, queries + before) for queries, before in lens])
-    return draw(st.permutations(seqs))
+    lens = [(queries, queries + before) for queries, before in lens]
+    seqs = sequences(*lens, first_block=draw(st.integers(0, 1)), size=size)
+    if draw(st.booleans()):
+        longest = max(seqs, key=lambda seq: seq.keys - seq.queries)
+        seqs = [with_prefix_of(longest, seq, size) for seq in seqs]
+    padding = draw(st.sampled_from([0, max(block for seq in seqs for block in seq.blocks)]))
+    return make_case(draw(st.permutations(seqs)), size=size, padding=padding)
 
 
 @task("5.2")
 @examples(40)
-@given(seqs=any_sequences())
-def test_any_batch_is_its_sequences(part: ModuleType, seqs: list[Seq]) -> None:
-    """In any batch, in any order, every sequence gets what it gets alone."""
-    check_together(part, make_case(seqs))
+@given(case=any_cases())
+def test_any_batch_is_its_sequences(part: ModuleType, case: Case) -> None:
+    """In any batch, in any order, over any pool, every sequence gets what it gets alone."""
+    check_together(part, case)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import count
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
-from grader.kit import expect, note, start_script, task
+from grader.kit import Mismatch, expect, note, start_script, task
 from grader.kit.memory import expect_keeps_nothing
 from grader.kit.standing import expect_results_stand
 from grader.suites.radix_attention.batches import (
@@ -23,10 +23,12 @@ from grader.suites.radix_attention.batches import (
     attention_of,
     batch_of,
     expect_rows,
+    lengths_of,
     make_case,
     sequences,
 )
 from grader.suites.radix_attention.test_plan import check_together
+from solutions.radix_attention.grouping import groups_of as reference_groups_of
 from yaie.core.batch import AttentionBatch, KVLayerSpec
 
 MANY = 1050
@@ -42,29 +44,14 @@ WIDE_IDS = (
     "Blocks are numbered as far as memory goes, beyond 32,767. Tables, slots and rows are indices: "
     "int64, or int32 as in the batch, and nothing narrower."
 )
+NO_LIMIT = (
+    "A group takes all the sequences that the rule allows: 8 is a number that it may always reach, and "
+    "no number is one that it may not pass."
+)
 ALL_GROUPS = (
     "A plan has as many groups as its batch needs. The rows of a group that is left out hold whatever "
     "was in the memory of the output."
 )
-
-
-def wide_batch(lens: list[tuple[int, int]]) -> AttentionBatch:
-    """A batch of (queries, keys) with all its tensors, made without a loop over its tokens."""
-    queries, keys = [q for q, _ in lens], [k for _, k in lens]
-    width = -(-max(keys) // SIZE)
-    tables = torch.arange(len(lens) * width, dtype=torch.int32).view(-1, width)
-    positions = torch.cat([torch.arange(k - q, k) for q, k in lens])
-    owners = torch.arange(len(lens)).repeat_interleave(torch.tensor(queries))
-    slots = tables[owners, positions // SIZE] * SIZE + positions % SIZE
-    return AttentionBatch(
-        query_lens=queries,
-        kv_lens=keys,
-        query_start_loc=torch.tensor([0, *accumulate(queries)], dtype=torch.int32),
-        seq_lens=torch.tensor(keys, dtype=torch.int32),
-        block_tables=tables,
-        slot_mapping=slots.long(),
-        positions=positions,
-    )
 
 
 @task("5.1")
@@ -76,7 +63,8 @@ def test_all_of_many_sequences_are_grouped(part: ModuleType) -> None:
     ):
         start_script()
         note(f"list(groups_of(batch)) of {what}")
-        found = [list(group) for group in part.grouping.groups_of(wide_batch(lens))]
+        batch = lengths_of(lens)
+        found = [list(group) for group in part.grouping.groups_of(batch)]
         members = [i for group in found for i in group]
         missing = sorted(set(range(MANY)) - set(members))
         expect(
@@ -85,6 +73,11 @@ def test_all_of_many_sequences_are_grouped(part: ModuleType) -> None:
             why=ALL,
         )
         expect(len(members) == MANY, f"of {what} some are in two groups", why=ALL)
+        needed = len(list(reference_groups_of(batch)))
+        if len(found) > needed:
+            sizes = sorted({len(group) for group in found})
+            problem = f"of {what} there are {len(found)} groups, the largest of {sizes[-1]}"
+            raise Mismatch(problem, str(needed), str(len(found)), NO_LIMIT)
 
 
 @task("5.1")
@@ -97,6 +90,10 @@ def test_groups_of_many_calls(part: ModuleType) -> None:
 
     expect_results_stand([lambda batch=batch: call(batch) for batch in batches], "groups_of")  # type: ignore[misc]
     expect_keeps_nothing(lambda: call(batches[0]), "groups_of")
+    start_script()
+    numbers = count(2)
+    note("# batches of one sequence after the other, each a token longer than the last one")
+    expect_keeps_nothing(lambda: call(lengths_of([(1, next(numbers))])), "groups_of")
 
 
 @task("5.2")
@@ -115,6 +112,15 @@ def test_plans_leave_nothing_behind(part: ModuleType) -> None:
     case = make_case(sequences((1, 6), (3, 7), (1, 11)))
     attention, batch = attention_of(part, case.pool), case.batch
     expect_keeps_nothing(lambda: attention.plan(batch), "plan")
+    start_script()
+    longer = as_they_grow(attention)
+    expect_keeps_nothing(lambda: attention.plan(next(longer)), "plan")
+
+
+def as_they_grow(attention: Any) -> Iterator[AttentionBatch]:
+    """Batches of one decode, each a token longer than the last one, all in block 1."""
+    note("# decodes of one sequence, each a token longer than the last one")
+    return (batch_of([Seq(1, keys, [1] * -(-keys // SIZE))]) for keys in count(2))
 
 
 @task("5.3")
@@ -128,8 +134,18 @@ def test_outputs_of_many_calls(part: ModuleType) -> None:
         q, k, v = (x + number for x in case.qkv)
         return attention.run(layer, q, k, v, SPEC, plan)
 
-    expect_results_stand([lambda n=n: run(n, n) for n in range(3)], "run")  # type: ignore[misc]
+    layers = (0, 1, 2, 0, 1)
+    calls = [lambda n=n, layer=layer: run(layer, n) for n, layer in enumerate(layers)]
+    expect_results_stand(calls, "run")
     expect_keeps_nothing(lambda: run(0), "run")
+    start_script()
+    longer = as_they_grow(attention)
+    one = [x[:1] for x in case.qkv]
+
+    def decode() -> None:
+        attention.run(0, *one, SPEC, attention.plan(next(longer)))
+
+    expect_keeps_nothing(decode, "a plan and its run")
 
 
 @task("5.2")

@@ -25,7 +25,8 @@ class BatchAttention(Protocol):
     ) -> "Tensor":
         """Write k, v [T, kv_heads, d] to the batch's slots, then attend with q [T, heads, d].
 
-        Returns [T, heads, d].
+        Returns [T, heads, d]. q, k and v may be slices of one tensor. NaN in what a query sees comes out
+        as NaN: by it the engine knows a request that went wrong.
         """
         ...
 
