@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect_equal, note, start_script, task
+from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.kit.apart import (
     IDS,
     NO_BITS_LOST,
@@ -34,6 +34,7 @@ DRAWN = (
     "What counts is what was sampled. Where draft and sample differ, the draft is the one that is "
     "wrong."
 )
+INTEGERS = "Tokens are Python's int: what NumPy has is another type, which `json` refuses."
 FAILED = "-1 says that nothing could be sampled there: neither it nor anything after it counts."
 
 
@@ -43,6 +44,8 @@ def gained(part: Any, drafts: list[int], samples: list[int]) -> list[int]:
     given = apart(drafts), apart(samples)
     got: list[int] = part.accepted(*given)
     expect_unchanged(given, (drafts, samples), "an argument of accepted")
+    foreign = {type(token).__name__ for token in got if not isinstance(token, int)}
+    expect(not foreign, f"accepted returns a token as {', '.join(foreign)}", why=INTEGERS)
     return got
 
 

@@ -14,6 +14,11 @@ TEXT = (
     "Drafts are looked up for each request in each step. A search through the text costs more with "
     "each of its tokens, and at some length more than the step that it saves."
 )
+LATEST = (
+    "An n-gram may stand in a text thousands of times, and the latest place alone is wanted: keep that "
+    "one for each n-gram of each length."
+)
+STANDS = "A table of the right length stays as it is: none of its blocks is shared or held anew."
 EACH = "A draft is looked at once; what is known of the drafts before it is carried along."
 NUMBERS = "A rate and its powers are numbers: no list of past steps is kept or added up."
 
@@ -36,8 +41,15 @@ def test_a_token_is_looked_up_at_any_length(part: ModuleType) -> None:
         index, tokens = index_of(n)
         return partial(index.place, tokens)
 
+    def behind(n: int) -> Callable[[], Any]:
+        index = part.NgramIndex(4, 2)
+        tokens = CountedList(token for number in range(n) for token in (number + 9, 1, 2))
+        index.read(tokens, 3 * n)
+        return partial(index.place, tokens)
+
     expect_growth(part, "read of one more token", "tokens of the text", read, why=TEXT)
     expect_growth(part, "place", "tokens of the text", place, why=TEXT)
+    expect_growth(part, "place", "places where the n-gram stood", behind, why=LATEST)
 
 
 @task("18.2")
@@ -79,9 +91,16 @@ def test_a_place_goes_on_where_it_was(part: ModuleType) -> None:
         start = places.begin("r", tokens, 3)
         return partial(places.wrote, "r", list(tokens[start:]))
 
+    def unchanged(n: int) -> Callable[[], Any]:
+        places, tokens = begun(0, n)
+        places.begin("r", tokens, 3)
+        return partial(places.begin, "r", tokens, 3)
+
     expect_growth(part, "begin, three tokens later", "tokens of the text", again, why=TEXT)
     expect_growth(part, "begin, three tokens later", "other texts", beside, why=TEXT)
     expect_growth(part, "wrote of a few tokens", "tokens of the text", wrote, why=TEXT)
+    what = "begin of a text that has not grown"
+    expect_growth(part, what, "tokens of the text", unchanged, why=STANDS)
 
 
 @task("18.7")

@@ -8,7 +8,7 @@ from typing import Any, overload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import Fault, examples, expect, expect_equal, task, watch
+from grader.kit import Fault, examples, expect, expect_equal, start_script, task, watch
 from grader.kit.apart import expect_unchanged
 from grader.kit.counted import CountedList
 from grader.kit.growth import steps_of
@@ -27,6 +27,7 @@ PORTION = (
     "`read` takes in as many tokens as there are, and `most` at the most: a long prompt is read over "
     "several steps, and none of its tokens is left out."
 )
+MOST = "`most` is how many tokens a call may take in; what is left is for the calls after it."
 DONE = "True when every token but the last has been taken in, and not before."
 SENTENCES = (BEHIND, LAST, LATEST, LONGEST, LENGTHS, PORTION)
 STEP = "`most` keeps a step short: a prompt of 100,000 tokens must not hold up other requests."
@@ -34,6 +35,15 @@ WHOLE = (
     "A copy of the text, or of all of it but the end, looks at each of its tokens, and `read` is called "
     "in each step. Take from it the few tokens of the n-gram alone."
 )
+WHOLE_KEYS = (
+    "An n-gram is found by all of its tokens, each with all its bits and in its place. Two n-grams that "
+    "give the same number, or the same text, are still two."
+)
+EACH_LENGTH = (
+    "Of the n-grams that the text ends in, the longest that stood before decides, wherever it stood: "
+    "none of the lengths up to `longest` may be left out."
+)
+AGAIN = "`place` looks something up. It changes nothing, so it gives the same for the same text."
 ONCE = (
     "Each token is taken in once, with a few look-ups. Whoever looks through the text again each time "
     "takes longer with each token."
@@ -47,6 +57,7 @@ class Counted(Sequence[int]):
         self.tokens = tokens
         self.looks = 0
         self.longest_slice = 0
+        self.last = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -59,6 +70,8 @@ class Counted(Sequence[int]):
         found = self.tokens[index]
         self.looks += len(found) if isinstance(found, list) else 1
         self.longest_slice = max(self.longest_slice, len(found) if isinstance(found, list) else 0)
+        places = range(1, len(self.tokens) + 1)[index]
+        self.last = max(self.last, places if isinstance(places, int) else max(places, default=0))
         return found
 
 
@@ -72,9 +85,22 @@ def place_in(part: Any, text: list[int], longest: int, shortest: int) -> int | N
 def expect_place(
     part: Any, text: list[int], longest: int, shortest: int, right: int | None, what: str
 ) -> None:
-    got = place_in(part, text, longest, shortest)
+    index = watch(part.NgramIndex(longest, shortest), "index")
+    done = index.read(text, len(text))
+    got = index.place(text)
     if got != right:
+        told = f"read of up to {len(text)} tokens, of a text that has as many"
+        expect_equal(done, True, told, why=PORTION)
         expect_equal(got, right, what, why=why_place(part, SENTENCES, (text, longest, shortest)))
+
+
+def last_looked_at(part: Any, text: list[int], most: int, call: int) -> int:
+    """Of the tokens that a call of `read` looks at, the last one, counted from 1."""
+    index, counted = part.NgramIndex(2, 2), Counted(text)
+    for _ in range(call):
+        counted.last = 0
+        index.read(counted, most)
+    return counted.last
 
 
 @task("18.1")
@@ -130,9 +156,12 @@ def test_a_long_text_is_read_in_portions(part: Any) -> None:
     text = [*range(100, 109), 5, 6, 7, *range(200, 206), 5, 6]
     index = watch(part.NgramIndex(2, 2), "index")
     for call in range(3):
-        expect_equal(
-            index.read(text, 6), False, f"read of 6 more tokens, call {call + 1}", why=DONE
-        )
+        got = index.read(text, 6)
+        if got is not False:
+            last = last_looked_at(part, text, 6, call + 1)
+            took = f"It looks at the first {last} tokens, and may take in {6 * call + 6} by now."
+            why = f"{took} {MOST}" if last > 6 * call + 7 else DONE
+            expect_equal(got, False, f"read of 6 more tokens, call {call + 1}", why=why)
     expect_equal(
         index.read(text, 6), True, "read of the last of 19 tokens, in fours of 6", why=PORTION
     )
@@ -209,3 +238,40 @@ def test_finds_what_a_scan_finds(
             what = f"the place for {text[:known]}, n-grams of {shortest} to {longest}"
             expect_equal(got, right, what, why=why or _why_portions(part, text, longest, shortest))
         expect_unchanged(growing, text[:known], "the text")
+
+
+@task("18.1")
+def test_read_of_just_as_many_as_there_are(part: Any) -> None:
+    """`read` is done when nothing but the last token is left, also if it took in just `most` tokens."""
+    index, text = watch(part.NgramIndex(2, 1), "index"), [*range(12), 0]
+    expect_equal(index.read(text, 6), False, "read of the first 6 of 12 tokens", why=DONE)
+    expect_equal(index.read(text, 6), True, "read of the other 6 of 12 tokens", why=DONE)
+    for time in ("once", "twice"):
+        expect_equal(index.place(text), 1, f"the place behind 0, asked {time}", why=AGAIN)
+
+
+@task("18.1")
+def test_ngrams_of_many_tokens(part: Any) -> None:
+    """The longest n-gram decides, however long it is, though all but its first token stood later."""
+    for length in (5, 9, 17, 40):
+        start_script()
+        gram = list(range(length))
+        text = [*gram, 100, *gram[1:], 101, *gram]
+        what = f"the place behind {length} tokens, whose last {length - 1} have stood once more"
+        expect_equal(place_in(part, text, length, 1), length, what, why=EACH_LENGTH)
+
+
+ALIKE = (10, 11, 31, 33, 37, 131, 257, 1000, 1009, 10_000, 65_599, 100_000, 1_000_003)
+"""By which tokens are multiplied to make one number of an n-gram, beside powers of 2."""
+
+
+@task("18.1")
+def test_two_ngrams_are_two(part: Any) -> None:
+    """An n-gram finds none that differs from it, whatever number or text both could be made into."""
+    pairs = [([1, 11], [11, 1]), ([1, 23], [12, 3])]
+    pairs += [([1, 0], [0, base]) for base in (*ALIKE, *(1 << bits for bits in range(3, 25)))]
+    for one, other in pairs:
+        for first, last in ((one, other), (other, one)):
+            text = [*first, 5, *last]
+            got = place_in(part, text, 2, 2)
+            expect_equal(got, None, f"the place for {text}, n-grams of 2 to 2", why=WHOLE_KEYS)

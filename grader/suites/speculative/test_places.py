@@ -1,6 +1,6 @@
 """Task 18.5: a draft model's place in its own cache."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,10 @@ HOLE = (
 )
 LOGITS = "The last token must be computed whatever holds: drafting begins with its logits."
 FORGOTTEN = "What does not hold is forgotten at once: later tokens are written in its place."
+UNWRITTEN = (
+    "Only what `wrote` was given lies in the cache. A long text is written over several calls, and what "
+    "`begin` has seen of it is not written by that."
+)
 LENGTH = (
     "The table has ceil((len(text) + num_drafts - 1) / block_size) blocks: room for the text and all "
     "drafts but the last, which is never computed, and no more."
@@ -56,11 +60,20 @@ def _first(text: list[int], is_one: Callable[[int], bool]) -> int | None:
     return next((at for at, token in enumerate(text[:-1]) if is_one(token)), None)
 
 
+class Pool(BlockManager):
+    """Blocks that were freed are handed out after all others: a pool promises no order of them."""
+
+    def _drop(self, block_ids: Sequence[int]) -> None:
+        before = len(self._free)
+        super()._drop(block_ids)
+        self._free = self._free[before:] + self._free[:before]
+
+
 class Rig:
     """The part on a pool of its own, and what must hold by the contract's words."""
 
     def __init__(self, part: Any, num_blocks: int = 32, block_size: int = 4) -> None:
-        self.blocks = BlockManager(num_blocks, block_size)
+        self.blocks = Pool(num_blocks, block_size)
         self.places = watch(part.DraftPlaces(self.blocks), "places")
         self.cached: dict[str, list[int]] = {}
         self.never_forgotten: dict[str, list[int]] = {}
@@ -133,6 +146,8 @@ class Rig:
             (ENDED, {min(_alike(self.ended.get(key, []), text), most)} - {0}),
             (UNCHANGED, set(range(in_a_row)) if key in self.refused else set()),
         )
+        if asked == UNWRITTEN and isinstance(got, int) and len(cached) < got <= most:
+            return asked
         found = [why for why, numbers in kinds if got in numbers]
         return asked if asked in found else found[0] if len(found) == 1 else ""
 
@@ -247,6 +262,28 @@ def test_many_tokens_without_drafts(part: Any) -> None:
 
 
 @task("18.5")
+def test_a_text_that_is_written_in_portions(part: Any) -> None:
+    """A long text is written over several calls, and nothing holds that was not written."""
+    rig = Rig(part)
+    for portion in (4, 5, 1):
+        held = rig.begin("a", TEXT, 1, UNWRITTEN)
+        assert held is not None
+        rig.wrote("a", TEXT[held : held + portion])
+    rig.step("a", [*TEXT, 50], [60, 61], UNWRITTEN)
+    rig.begin("a", [*TEXT, 50, 60, 99], 2, UNWRITTEN)
+
+
+@task("18.5")
+def test_tokens_in_a_tuple(part: Any) -> None:
+    """Text and written tokens are any sequences of ints."""
+    places, text = watch(part.DraftPlaces(Pool(8, 4)), "places"), (*TEXT, 50, 99)
+    places.begin("a", text[:10], 3)
+    places.wrote("a", text[:10])
+    places.wrote("a", (50, 51))
+    expect_equal(places.begin("a", text, 3), 11, "tokens that need no computing, of 12", why=HOLDS)
+
+
+@task("18.5")
 def test_the_table_is_cut_back(part: Any) -> None:
     """A table that has become too long gives its last blocks back; the others stay."""
     rig = Rig(part)
@@ -341,10 +378,13 @@ def test_any_course(part: Any, data: st.DataObject, size: int, num_blocks: int) 
         drafts = data.draw(st.lists(tokens, min_size=1, max_size=5))
         held = rig.begin(key, text, len(drafts))
         if held is not None and data.draw(st.integers(0, 4)):
-            rig.wrote(key, text[held:])
-            rig.wrote(key, drafts[:-1])
-            right = data.draw(st.integers(0, len(drafts)))
-            text += drafts[:right]
+            lacking = text[held:]
+            portion = data.draw(st.sampled_from([1, 2, len(lacking), len(lacking)]))
+            rig.wrote(key, lacking[:portion])
+            if portion >= len(lacking):
+                rig.wrote(key, drafts[:-1])
+                right = data.draw(st.integers(0, len(drafts)))
+                text += drafts[:right]
         text += data.draw(st.lists(tokens, min_size=1, max_size=3))
     for key in texts:
         rig.end(key)

@@ -39,6 +39,14 @@ ALIKE = (
     "Target and draft may be equal, and then nothing is missing and nothing can be divided: the target "
     "itself is the answer."
 )
+FINE = (
+    "Probabilities are float64, and none is too small to count: nothing is rounded or cut off, and "
+    "nothing is added to make a division safe."
+)
+CLOSE = (
+    "The target is the answer only where nothing at all is missing. Rows that differ little have a "
+    "residual of their own: a small sum is divided by like any other."
+)
 ARGUMENTS = "The caller goes on using both arrays: make new ones."
 
 STARTS = (
@@ -58,6 +66,15 @@ DRAWN = (
     "Replacement and bonus are drawn by their probabilities; the likeliest is not always the one."
 )
 EACH = "Each draft has a random number of its own; one for all makes what follows depend on it."
+WIDE, FEW_OF_RARE = 1024, 6
+"""Tokens of a row; how often of 3,000 cases something comes that comes once in 10,000."""
+FINE_NUMBERS = (
+    "A random number is as fine as a float64. One of a few values is 0 in many cases, and below every "
+    "probability then."
+)
+ALL_OF_THEM = (
+    "Each token comes by its probability, however many have more: no row is cut to the likeliest."
+)
 INTEGERS = "Tokens are Python's int: what NumPy returns is another type, which `json` refuses."
 GENERATOR = "All random numbers come from `rng`: the same seed must give the same tokens."
 
@@ -83,9 +100,16 @@ def expect_probs(got: Probs, wanted: Probs, what: str) -> None:
         why = DIVIDED
     else:
         why = MISSING
-    same = got.shape == wanted.shape and bool(np.allclose(got, wanted, rtol=1e-9, atol=1e-12))
+    same = got.shape == wanted.shape and bool(np.allclose(got, wanted, rtol=1e-9, atol=1e-18))
     if not same:
-        expect_equal(got.round(6).tolist(), wanted.round(6).tolist(), what, why=why)
+        if got.shape == wanted.shape and np.allclose(got, wanted, rtol=0, atol=1e-6):
+            why = why if why == NEGATIVE else FINE
+        raise Mismatch(f"{what}: not as expected", told(wanted), told(got), why)
+
+
+def told(row: Probs) -> str:
+    """Probabilities with the digits that tell apart what was rounded."""
+    return f"[{', '.join(f'{value:.12g}' for value in row.ravel().tolist())}]"
 
 
 @task("18.3")
@@ -120,6 +144,22 @@ def test_any_two_distributions(part: Any, data: st.DataObject, vocab: int) -> No
     missing = np.clip(target - draft, 0, None)
     wanted = missing / missing.sum() if missing.sum() > 0 else target
     expect_probs(residual(part, target, draft), wanted, "the residual")
+
+
+@task("18.3")
+def test_target_and_draft_nearly_alike(part: Any) -> None:
+    """However little is missing, it alone is drawn from."""
+    for little in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-13):
+        target = np.array([0.25, 0.5, 0.25])
+        got = residual(part, target, target - [little, 0, -little])
+        if not np.allclose(got, sure(0, 3), rtol=0, atol=1e-9):
+            raise Mismatch(
+                f"the residual of rows that differ by {little:g}: not as expected",
+                told(sure(0, 3)), told(got), CLOSE,
+            )  # fmt: skip
+    target, draft = np.array([0.5, 1e-9, 0.5 - 1e-9]), np.array([0.25, 0, 0.75])
+    missing = np.array([0.25, 1e-9, 0])
+    expect_probs(residual(part, target, draft), missing / missing.sum(), "the residual")
 
 
 def on_the_reference(part: Any) -> Any:
@@ -273,6 +313,25 @@ def test_the_replacement_is_drawn(part: Any) -> None:
         problem = "shares of what replaces rejected drafts: not as expected"
         why = f"{REPLACED} {DRAWN}" if kind else REPLACED
         raise Mismatch(problem, str(TARGET.tolist()), shares(counts), why)
+
+
+@task("18.4")
+def test_what_is_rare(part: Any) -> None:
+    """A draft that the target says once in ten thousand cases is hardly ever accepted, and each of many
+    tokens may come."""
+    start_script()
+    rare, calls = 1e-4, 3000
+    draft, target = sure(1)[None], np.stack([sure(0) * (1 - rare) + sure(1) * rare, sure(2)])
+    note(f"rejection_sample([1], {draft.tolist()}, {target.tolist()}, rng)    # {calls:,} times")
+    rng = np.random.default_rng(4000 + SESSION.seed)
+    taken = sum(len(sample(part, [1], draft, target, rng)) == 2 for _ in range(calls))
+    problem = f"draft 1 is accepted in {taken} of {calls:,} calls, and not in one of 10,000"
+    expect(taken <= FEW_OF_RARE, problem, why=FINE_NUMBERS)
+    row, none = np.full(WIDE, 1 / WIDE), np.zeros((0, WIDE))
+    note(f"rejection_sample([], [], target, rng)    # 300 times; {WIDE:,} tokens, all as likely")
+    found = {sample(part, [], none, row[None], rng)[0] for _ in range(300)}
+    problem = f"300 draws from {WIDE:,} tokens, all as likely, gave {len(found)} different ones"
+    expect(len(found) > 200, problem, why=ALL_OF_THEM)
 
 
 @task("18.4")

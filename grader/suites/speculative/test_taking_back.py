@@ -25,6 +25,7 @@ FULL = "A block may be filed only if it is full of tokens that hold."
 SHARED = (
     "With a rejected draft in it another request would share keys of tokens that are in no text."
 )
+INTEGERS = "Tokens and blocks are counted by Python's int, which may be an index."
 FAILED = (
     "A step that gained nothing has failed: what was computed before it holds, and nothing of it."
 )
@@ -41,6 +42,10 @@ OPEN = (
     "nothing to choose from a row without any."
 )
 ASKED = "Whether a draft may come is in the row before it; `accept` is given those alone that may."
+DEAR = (
+    "A mask is computed for the whole vocabulary. Each row is filled once, and each draft accepted "
+    "once: the grammar goes along the drafts, and back at the end."
+)
 BIT = (
     "Token t is bit t % 8 of byte t // 8, the lowest bit first, in the row right before the draft."
 )
@@ -76,6 +81,12 @@ def check(part: Any, start: int, known: int, drafts: int, gained: int, size: int
         f"what holds: {start} tokens before, {known} known and {drafts} drafts computed, "
         f"{gained} gained, blocks of {size}"
     )
+    fields = {name: getattr(got, name, None) for name in Kept.__slots__}
+    foreign = [name for name, value in fields.items() if not isinstance(value, int)]
+    if got == right and foreign:
+        name = foreign[0]
+        kind = type(fields[name]).__name__
+        raise Mismatch(f"{what}: `{name}` is no int", "int", f"{fields[name]} ({kind})", INTEGERS)
     if got != right:
         known_fields = isinstance(got, Kept)
         why = why_not(got, right, start + num_tokens, gained, size) if known_fields else ""
@@ -131,6 +142,7 @@ class Place:
         self.stack = [start]
         self.refused: list[int] = []
         self.beyond = False
+        self.num_filled = self.num_asked = 0
 
     def row(self, token: int) -> list[int]:
         """The mask behind a token."""
@@ -139,9 +151,11 @@ class Place:
         return [int(byte) for byte in np.packbits(bits, bitorder="little")]
 
     def fill(self, bits: Any) -> None:
+        self.num_filled += 1
         bits[:] = self.row(self.stack[-1])
 
     def accept(self, token: int) -> bool:
+        self.num_asked += 1
         if token not in self._follow[self.stack[-1]]:
             self.refused.append(token)
             return False
@@ -178,7 +192,9 @@ def check_masks(part: Any, drafts: list[int], before: tuple[int, ...] = ()) -> N
     for token in before:
         place.accept(token)
     stood = list(place.stack)
-    rows = np.full((len(drafts) + 1, 2), 0x5A, np.uint8)
+    wide = np.full((len(drafts) + 1, 3), 0x5A, np.uint8)  # of which the rows are a view
+    rows = wide[:, :2]
+    place.num_asked = 0
     wanted, at, dead = [place.row(stood[-1])], stood[-1], False
     for token in drafts:
         dead = dead or token not in FOLLOW[at]
@@ -199,6 +215,14 @@ def check_masks(part: Any, drafts: list[int], before: tuple[int, ...] = ()) -> N
         why = OPEN if right == [255, 255] else BIT if row == [255, 255] else BEHIND
         what = f"the tokens of row {number} with the drafts {drafts}"
         expect_tokens(row, right, what, why)
+    expect_equal(wide[:, 2].tolist(), [0x5A] * len(wide), "the bytes behind the rows")
+    if place.num_filled > len(rows) or place.num_asked > len(drafts):
+        raise Mismatch(
+            f"{len(rows)} rows with {len(drafts)} drafts ask the grammar too often",
+            f"at most {len(rows)} calls of fill and {len(drafts)} of accept",
+            f"{place.num_filled} calls of fill and {place.num_asked} of accept",
+            DEAR,
+        )
 
 
 @task("18.6")

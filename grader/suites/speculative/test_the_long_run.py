@@ -1,6 +1,7 @@
 """Tasks 18.1 to 18.6 beyond one call and a few drafts: results that stay, nothing left behind, long
 lists, large ids. Those of task 18.7 are in `test_worth_long_run.py`, behind its others."""
 
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,11 @@ IDS_BY_VOCABULARY = {1000: 0x1F7, 70_000: 0x8FF7, WIDE: 0x1000007}
 """An id of each, which is another one in its lowest 8, 15 or 24 bits."""
 CUT = {0x1F7: 0xF7, 0x8FF7: 0xFF7, 0x1000007: 7}
 """Those other ones."""
+PROMPT = 24_000
+"""Tokens of a long prompt, with three n-grams at each."""
+STAYS = (
+    "What was taken in is known as long as the text lasts: a text may repeat what it began with."
+)
 NO_LIMIT = (
     "No limit is set on how many there may be: what is behind the first thousand counts as well."
 )
@@ -53,6 +59,16 @@ def test_a_long_text_is_taken_in_at_once(part: Any) -> None:
     index = watch(part.NgramIndex(2, 2), "index")
     expect_equal(index.read(text, 5000), True, "read of up to 5000 tokens")
     expect_equal(index.place(text), MANY - 3, "the place", why=NO_LIMIT)
+
+
+@task("18.1")
+def test_no_ngram_is_forgotten(part: Any) -> None:
+    """The first n-gram of a long text is found as well as the last."""
+    text = [*range(PROMPT), 0, 1]
+    note(f"# a text of {PROMPT:,} different tokens, and the first two of them again")
+    index = watch(part.NgramIndex(4, 2), "index")
+    index.read(text, 2 * PROMPT)
+    expect_equal(index.place(text), 2, "the place behind 0 1", why=STAYS)
 
 
 @task("18.1")
@@ -81,7 +97,8 @@ def test_samples_of_many_calls(part: Any) -> None:
     """The tokens gained are a list for each call, and nothing is left behind."""
     calls = [lambda n=n: part.accepted([7, n], [7, n, 9]) for n in range(3)]
     expect_results_stand(calls, "accepted")
-    expect_keeps_nothing(lambda: part.accepted([7, 3], [7, 3, 8]), "accepted")
+    fresh = count(1000)
+    expect_keeps_nothing(lambda: part.accepted([7, next(fresh)], [7, 3, 8]), "accepted")
 
 
 @task("18.3")
@@ -89,7 +106,8 @@ def test_residuals_of_many_calls(part: Any) -> None:
     """A residual is made for its call or is the target, and nothing is left behind."""
     pairs = [(TARGET, DRAFT), (SECOND_TARGET, SECOND_DRAFT), (LAST_TARGET, DRAFT)]
     expect_results_stand([lambda pair=pair: part.residual(*pair) for pair in pairs], "residual")  # type: ignore[misc]
-    expect_keeps_nothing(lambda: part.residual(TARGET, DRAFT), "residual")
+    fresh = np.random.default_rng(0)
+    expect_keeps_nothing(lambda: part.residual(TARGET, fresh.dirichlet(TARGET + 1)), "residual")
 
 
 @task("18.4")
@@ -158,7 +176,8 @@ def test_places_of_many_steps(part: Any) -> None:
 @task("18.6")
 def test_kept_of_many_calls(part: Any) -> None:
     """What holds follows from the arguments; nothing is left behind."""
-    expect_keeps_nothing(lambda: part.kept(9, 5, 4, 3, 4), "kept")
+    fresh = count(1000)
+    expect_keeps_nothing(lambda: part.kept(next(fresh), 5, 4, 3, 4), "kept")
 
 
 @task("18.6")

@@ -14,6 +14,12 @@ SUM = (
     "A step with k drafts brings 1 + a + a^2 + ... + a^k tokens: the sample that always counts, and "
     "each further one only if all drafts before it were right."
 )
+NOW = "What is expected follows from the rate as it is now, after all that was added."
+NEAR_ONE = (
+    "A rate below 1 is no 1, however near: each draft is worth a little less than the one before."
+)
+MORE = st.integers(0, 60)
+"""Samples of a call with many drafts."""
 BEGIN = "It begins as if one of two samples had been right."
 DECAY = (
     "A call with n samples first makes what counted before worth `decay` ** n of that, right ones and "
@@ -36,6 +42,21 @@ OFFERED = "A request verifies no more drafts than it has."
 NONE = "No draft at all is a choice, and the right one if every number loses."
 REACH = "Every number from 0 to `most` is a choice, `most` included."
 SMALLER = "Of two numbers that bring as many, the smaller: drafts that bring nothing only cost."
+OWN = (
+    "Each request brings what its own rate says. Drafts that are often right gain more than the mean of "
+    "all rates tells, as expected tokens grow with the powers of a rate."
+)
+MAKES = (
+    "`drafting(n)` is what it takes to make n drafts, for each n, 0 too: not n times that of one."
+)
+EMPTY = (
+    "An offer of no drafts is in the step all the same: the request has a row, and brings a token."
+)
+LEAD = "The number that brings the most tokens a second is taken, however small its lead is."
+ANEW = (
+    "Rates and times are asked in each call: they change between steps, while the objects that tell "
+    "them stay the same."
+)
 FURTHER = (
     "A number may be worse than the one before and a larger one better than both, where the time of a "
     "step grows in stairs. Look at all of them."
@@ -43,6 +64,7 @@ FURTHER = (
 OF_CHOICES = {
     "rows": ROWS, "others": OTHERS, "drafting": DRAFTING, "speed": f"{DRAFTING} {SPEED}",
     "offered": OFFERED, "smaller": SMALLER, "reach": REACH, "none": NONE, "further": FURTHER,
+    "own": OWN, "makes": MAKES, "empty": EMPTY,
 }  # fmt: skip
 
 
@@ -104,7 +126,10 @@ def test_old_draws_count_less(part: Any) -> None:
 
 @task("18.7")
 @examples(80)
-@given(st.sampled_from([0.5, 0.9, 0.97]), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4))))
+@given(
+    st.sampled_from([0.5, 0.9, 0.97, 0.999]),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)) | st.tuples(MORE, MORE)),
+)
 def test_any_draws(part: Any, decay: float, added: list[tuple[int, int]]) -> None:
     """Whatever was added, the rate is the share of samples, each worth what decay has left of it."""
     made = acceptance(part, decay)
@@ -128,10 +153,33 @@ def test_expected_tokens(part: Any) -> None:
 
 
 @task("18.7")
+def test_expected_tokens_of_drafts_that_are_nearly_always_right(part: Any) -> None:
+    """A rate near 1 is not 1."""
+    for number in (4, 8, 11, 14):
+        made = acceptance(part, 0.5, *[(1, 1)] * number)
+        wrong = 0.5**number / 2
+        right = sum((1 - wrong) ** power for power in range(5))
+        what = f"expected(4) after {number} samples that were right, a rate of {1 - wrong:.6f}"
+        near(made.expected(4), right, what, NEAR_ONE)
+
+
+@task("18.7")
 def test_expected_tokens_of_drafts_that_are_always_right(part: Any) -> None:
     """At a rate of 1, k drafts are k + 1 tokens."""
     made = acceptance(part, 0.5, *[(1, 1)] * 80)
     near(made.expected(4), 5.0, "expected(4) after 80 samples that were right", SUM)
+
+
+@task("18.7")
+def test_what_is_expected_follows_the_rate(part: Any) -> None:
+    """What a number of drafts brings is that of the rate as it is now."""
+    made, right, asked = acceptance(part, 0.5), 1.0, 2.0
+    for few, many in ((0, 0), (3, 3), (0, 2), (1, 4)):
+        made.add(few, many)
+        right, asked = right * 0.5**many + few, asked * 0.5**many + many
+        rate = right / asked
+        what = f"expected(2) after {few} right of {many}, at a rate of {rate:.9g}"
+        near(made.expected(2), 1 + rate + rate**2, what, NOW)
 
 
 def worth(
@@ -161,19 +209,28 @@ def expect_worth(
     said: str,
     right: int,
     what: str = "the number of drafts",
+    why: str = "",
 ) -> None:
-    """That most_worth takes this number. If not, what both numbers bring, and the mistake."""
+    """That most_worth takes this number. If not, what both numbers bring, and the mistake. why: the one
+    that leads there if no reading does."""
     got = worth(part, offers, others, seconds, drafting, most, said)
     if got == right and isinstance(got, int):
         return
     is_choice = isinstance(got, int) and 0 <= got <= most
     expect(is_choice, f"{what}: {got} is none of 0 to {most}", why=REACH)
     brings = choices(offers, others, seconds, drafting, most)
-    why = why_choice(part, OF_CHOICES, (offers, others, seconds, drafting, most))
+    why = why_choice(part, OF_CHOICES, (offers, others, seconds, drafting, most)) or why
     raise Mismatch(
         f"{what}: not as expected",
         told_choice(right, brings[right]), told_choice(got, brings[got]), why,
     )  # fmt: skip
+
+
+def expect_worth_of(part: Any, rates: list[Rate], times: list[float], right: int) -> None:
+    """As expect_worth: four drafts for each rate, and a step of t tokens takes times[t - 1]."""
+    said = f"steps of 1, 2, ... tokens take {', '.join(f'{time:g}' for time in times)}"
+    offers = [(rate, 4) for rate in rates]
+    expect_worth(part, offers, 0, lambda size: times[size - 1], free, 4, said, right)
 
 
 def free(number: int) -> float:
@@ -240,11 +297,56 @@ def test_the_others_wait(part: Any) -> None:
 def test_stairs(part: Any) -> None:
     """A number may lose and a larger one win."""
 
-    def stairs(size: int) -> float:
-        return 1.0 if size == 1 else 2.0
+    for height, rate, most in ((2, 0.9, 7), (3, 0.98, 12), (4, 0.98, 16), (5, 0.98, 20)):
 
-    said = "one token takes 1, more take 2"
-    expect_worth(part, [(Rate(0.9), 7)], 0, stairs, free, 7, said, 7)
+        def stairs(size: int, height: float = height) -> float:
+            return 1.0 if size == 1 else height
+
+        said = f"one token takes 1, more take {height}"
+        expect_worth(part, [(Rate(rate), most)], 0, stairs, free, most, said, most)
+
+
+@task("18.7")
+def test_each_request_by_its_own_rate(part: Any) -> None:
+    """What a step brings is added up by request: one is often right, and another hardly ever."""
+    rates = [Rate(0.95), Rate(0.05)]
+    expect_worth_of(part, rates, [2.0, 2.8, 3.0, 3.4, 3.6, 3.8, 4.3, 4.7, 4.7, 5.2], 4)
+
+
+@task("18.7")
+def test_a_small_lead(part: Any) -> None:
+    """The best number is taken, however little it is better."""
+    said = "a step takes 10, drafting 0"
+    expect_worth(part, [(Rate(0.1), 8)], 0, flat, free, 8, said, 8, why=LEAD)
+
+
+@task("18.7")
+def test_each_choice_asks_anew(part: Any) -> None:
+    """What a rate, a step and drafting are worth is asked in each call: they change between steps."""
+    one, time = Rate(0.9), {"step": 10.0, "token": 0.0, "draft": 0.0}
+
+    def seconds(size: int) -> float:
+        return time["step"] + time["token"] * size
+
+    def drafting(number: int) -> float:
+        return time["draft"] * number
+
+    for now, rate, right in (
+        ({}, 0.9, 4),
+        ({"token": 10.0}, 0.9, 3),
+        ({"token": 10.0}, 0.1, 0),
+        ({}, 0.1, 4),
+        ({"draft": 10.0}, 0.9, 0),
+    ):
+        one.rate = rate
+        time.update({"token": 0.0, "draft": 0.0} | now)
+        said = f"a step of t tokens takes 10 + {time['token']:g} t now, drafting {time['draft']:g} each"
+        what = "the number of drafts, with the same functions and requests as before"
+        fresh = [(Rate(rate), 4)]
+        got = part.most_worth(fresh, 0, lambda size: seconds(size), lambda n: drafting(n), 4)
+        expect_worth(
+            part, [(one, 4)], 0, seconds, drafting, 4, said, right, what, ANEW * (got == right)
+        )
 
 
 @task("18.7")
@@ -253,7 +355,7 @@ def test_stairs(part: Any) -> None:
 def test_any_offers(part: Any, data: st.DataObject) -> None:
     """The number taken brings the most tokens a second, and no smaller one as many."""
     rates = st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9])
-    offers = data.draw(st.lists(st.tuples(rates.map(Rate), st.integers(1, 6)), max_size=4))
+    offers = data.draw(st.lists(st.tuples(rates.map(Rate), st.integers(0, 6)), max_size=4))
     others, most = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 8))
     times = [1.0]
     for growth in data.draw(
@@ -261,14 +363,17 @@ def test_any_offers(part: Any, data: st.DataObject) -> None:
     ):
         times.append(times[-1] + growth)
     draft_time = data.draw(st.sampled_from([0.0, 0.02, 0.1]))
+    first = data.draw(st.sampled_from([0.0, 0.0, 0.3]))
+    further = data.draw(st.sampled_from([0.0, 0.2]))
     stairs = ", ".join(f"{time:g}" for time in times[:10])
-    said = f"steps of 1, 2, ... take {stairs}; drafting {draft_time:g} each"
+    said = f"steps of 1, 2, ... take {stairs}; drafting n takes {first:g} + {draft_time:g} n"
+    said += " + 0.2 from n = 3 on" if further else ""
 
     def seconds(size: int) -> float:
         return times[size]
 
     def drafting(number: int) -> float:
-        return draft_time * number
+        return first + draft_time * number + (further if number > 2 else 0.0)
 
     speeds = [gain / time for gain, time in choices(offers, others, seconds, drafting, most)]
     best = max(speeds)

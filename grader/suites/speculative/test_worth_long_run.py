@@ -1,5 +1,6 @@
 """Task 18.7 beyond a few calls and drafts: nothing that is left behind, and no number out of reach."""
 
+from random import Random
 from typing import Any
 
 from grader.kit import expect_equal, task
@@ -27,6 +28,15 @@ def test_an_acceptance_of_many_calls(part: Any) -> None:
     expect_keeps_nothing(lambda: acceptance.add(1, 2), "add")
     expect_keeps_nothing(lambda: acceptance.rate, "rate")
     expect_keeps_nothing(lambda: acceptance.expected(3), "expected")
+    fresh = Random(0)
+
+    def anew() -> None:
+        made = part.Acceptance(fresh.random())
+        made.add(1, 3)
+        for number in range(8):
+            made.expected(number)
+
+    expect_keeps_nothing(anew, "a new Acceptance, add and expected")
 
 
 @task("18.7")

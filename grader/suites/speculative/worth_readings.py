@@ -26,7 +26,7 @@ def told_choice(number: int, choice: tuple[float, float]) -> str:
     """A number of drafts with what it brings."""
     gain, time = choice
     speed = gain / time if time else float("inf")
-    return f"{number}, which brings {gain:.4g} tokens in {time:.4g} s: {speed:.4g} a second"
+    return f"{number}, which brings {gain:.10g} tokens in {time:.6g} s: {speed:.10g} a second"
 
 
 def _chosen(
@@ -45,21 +45,31 @@ def _chosen(
     is_limited: bool = True,
     likes_more: bool = False,
     numbers: Callable[[int], range] = lambda most: range(most + 1),
-    stops: bool = False,
+    stops: int = 0,
+    is_mean: bool = False,
+    leaves_out: bool = False,
+    makes: Callable[[Seconds, int], float] = lambda drafting, number: drafting(number),
 ) -> int:
     """The choice, with one thing taken another way."""
-    best, best_speed = numbers(most)[0], 0.0
+    best, best_speed, worse = numbers(most)[0], 0.0, 0
+    if leaves_out:
+        offers = [offer for offer in offers if offer[1]]
     for number in numbers(most):
         taken = [(rate, min(number, offered) if is_limited else number) for rate, offered in offers]
         gain = others * others_bring + sum(rate.expected(count) for rate, count in taken)
+        if is_mean and taken:
+            mean = _Rate(sum(rate.rate for rate, _ in taken) / len(taken))
+            gain = others + sum(mean.expected(count) for _, count in taken)
         size = others * others_take + sum(rows(count) for _, count in taken)
         size = others + len(offers) if is_flat else size
-        time = 1.0 if is_timeless else seconds(size) + drafts_take * drafting(number)
+        time = 1.0 if is_timeless else seconds(size) + drafts_take * makes(drafting, number)
         speed = gain / time
         if speed > best_speed or (likes_more and speed == best_speed):
-            best, best_speed = number, speed
-        elif stops and speed < best_speed:
-            break
+            best, best_speed, worse = number, speed, 0
+        elif speed < best_speed:
+            worse += 1
+            if worse == stops:
+                break
     return best
 
 
@@ -89,6 +99,13 @@ CASES: tuple[tuple[Any, ...], ...] = (
     ([(_Rate(0.9), 4)], 100, lambda size: 10.0 + size, _free, 4),
     ([(_Rate(0.9), 4)], 3, lambda size: 2.0 + size, _free, 4),
     ([(_Rate(0.9), 7)], 0, _stairs(1.0, 1.0, 2.0), _free, 7),
+    ([(_Rate(0.98), 12)], 0, _stairs(1.0, 1.0, 3.0), _free, 12),
+    ([(_Rate(0.98), 16)], 0, _stairs(1.0, 1.0, 4.0), _free, 16),
+    ([(_Rate(0.98), 20)], 0, _stairs(1.0, 1.0, 5.0), _free, 20),
+    ([(_Rate(0.5), 9), (_Rate(0.5), 0)], 0, _stairs(*[1.0] * 9, 10.0), _free, 9),
+    ([(_Rate(0.95), 4), (_Rate(0.05), 4)], 0, lambda size: 0.5 + size / 2, _free, 4),
+    ([(_Rate(0.8), 4)], 0, lambda size: 3.0 + size, lambda n: 1.0 + 0.1 * n, 4),
+    ([(_Rate(0.8), 4)], 0, lambda size: 3.0 + size, lambda n: 0.8 * (n > 0), 4),
     ([(_Rate(0.7), 3), (_Rate(0.3), 1)], 1, lambda size: 3.0 + size / 2, lambda n: 0.1 * n, 4),
 )
 
@@ -114,7 +131,13 @@ _HOWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("smaller", {"likes_more": True}),
     ("reach", {"numbers": lambda most: range(max(1, most))}),
     ("none", {"numbers": lambda most: range(1, most + 1) or range(1)}),
-    ("further", {"stops": True}),
+    ("further", {"stops": 1}),
+    ("further", {"stops": 2}),
+    ("further", {"stops": 3}),
+    ("own", {"is_mean": True}),
+    ("empty", {"leaves_out": True}),
+    ("makes", {"makes": lambda drafting, number: number * drafting(1)}),
+    ("makes", {"makes": lambda drafting, number: drafting(number) if number else 0.0}),
 )
 
 

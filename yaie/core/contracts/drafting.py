@@ -220,6 +220,8 @@ class MasksAhead(Protocol):
 
         Draft i may come if its bit is set in row i. After the first that may not, every bit of every row
         is set: no sample there counts. Such a draft is not given to `accept`.
+
+        A mask takes long to compute: each row is filled once at most, and each draft accepted once.
         """
         ...
 
