@@ -21,7 +21,8 @@ struct Layout {
 constexpr int64_t MOST_THREADS = 512;
 constexpr int MOST_KEPT = 4;
 
-// packs: of a row; 0 if packs do not fit. threads: how many would be best for a long row.
+// packs: of a row; 0 if packs do not fit. threads: how many would be best for a long row, and how
+// many a row has where kept is 0.
 static Layout layout_of(int64_t packs, int64_t threads) {
     // TODO 14.2: your code here (the reference: 6 lines).
     NOT_IMPLEMENTED("cuda_ops task 14.2: not implemented yet; see chapter CUDA reductions");

@@ -55,7 +55,7 @@ __global__ void rope_kernel(Heads<T> q, Heads<T> k, Angles angles, int64_t token
 }
 
 // A block for about 256 threads: `across` along a head, the rest along the heads, and along tokens
-// if there are few of these.
+// if heads are few. A block has at most 64 threads in z.
 static dim3 block_of(int64_t across, int64_t heads) {
     // TODO 14.5: your code here (the reference: 5 lines).
     NOT_IMPLEMENTED("cuda_ops task 14.5: not implemented yet; see chapter CUDA reductions");

@@ -12,7 +12,7 @@ template <typename T> __device__ T silu_mul_one(T gate, T up) {
 }
 // ANCHOR_END: silu_mul
 
-// Any d and any alignment, a number at a time. Block (part of the row, row): neighbours in time are
+// Any d and any alignment, a number at a time; rows.d is 2 * d. Block (part of the row, row): neighbours in time are
 // neighbours in memory.
 template <typename T>
 __global__ void silu_mul_single_kernel(const T* x, T* out, Rows rows) {
