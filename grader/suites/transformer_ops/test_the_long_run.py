@@ -35,7 +35,7 @@ def check(part: ModuleType, call: Callable[[Any, int], Any], what: str) -> None:
     """call: computes with the operations that it is given, on inputs of its own, which a number tells
     apart."""
     watched = ops_of(part)
-    expect_results_stand([partial(call, watched, number) for number in (1, 2, 3)], what)
+    expect_results_stand([partial(call, watched, number) for number in range(1, 7)], what)
     start_script()
     expect_keeps_nothing(partial(call, quietly(watched), 1), what)
 
