@@ -18,6 +18,7 @@ from grader.suites.triton_flash_attention.problems import (
     Problem,
     Work,
     backward,
+    both_masks,
     forward,
     problem,
     without_masks,
@@ -100,10 +101,17 @@ def expect_lse(lse: Tensor, exact: Tensor, what: str = "attention", why: str = "
 
 
 def expect_gradients(
-    part: ModuleType, given: Problem, grades: str, what: str = "attention", why: str = ""
+    part: ModuleType,
+    given: Problem,
+    grades: str,
+    what: str = "attention",
+    why: str = "",
+    *,
+    grad_out: Tensor | None = None,
 ) -> Work:
-    """The gradients of this task within the dtype's error of float64."""
-    grad_out = random(*given.q.shape, seed=77, dtype=given.dtype)
+    """The gradients of this task within the dtype's error of float64. grad_out: or random numbers."""
+    if grad_out is None:
+        grad_out = random(*given.q.shape, seed=77, dtype=given.dtype)
     got, work = backward(part, given, grad_out, grades)
     exact = dict(zip(("dq", "dk", "dv"), given.exact_gradients(grad_out), strict=True))
     for name, gradient in got.items():
@@ -125,7 +133,9 @@ EMPTY = (
 )
 
 
-CAUSAL = ((20, 20, None), (100, 100, None), (40, 130, None), (100, 100, 3), (70, 130, 70))
+CAUSAL = (
+    (20, 20, None), (100, 100, None), (40, 130, None), (100, 100, 3), (70, 130, 70), (100, 100, 96),
+)  # fmt: skip
 """(tq, tk, window)"""
 
 
@@ -147,6 +157,23 @@ def expect_exact_scores(part: ModuleType, grades: str) -> None:
         "tl.dot gives them. Only what enters the next product is rounded."
     )
     expect_gradients(part, given, grades, "scores near 100 in float16", why)
+
+
+def expect_exact_terms(part: ModuleType, grades: str) -> None:
+    """Equal scores, and a dP of 102.48, 101.84 and 101.19 in float16, whose numbers lie 1/16 apart."""
+    given = problem(1, 3, dtype=F16, scale=1.0)
+    for x in (given.q, given.k, given.v):
+        x[:] = 0.0
+    given.q[..., 0] = 1.0
+    given.k[0, 0, 0, 1] = 1.0
+    given.v[0, :, 0, 0] = torch.tensor([9.9375, 9.875, 9.8125])
+    grad_out = torch.zeros_like(given.q)
+    grad_out[..., 0] = 10.3125
+    why = (
+        "dP and delta are nearly equal here, and their difference is wrong if one of them is rounded "
+        "before: both are float32. dS alone is rounded, when it enters the next product."
+    )
+    expect_gradients(part, given, grades, "dP near 100 in float16", why, grad_out=grad_out)
 
 
 def explained(part: ModuleType, grades: str) -> None:
@@ -230,3 +257,5 @@ def expect_masked_gradients(part: ModuleType, grades: str) -> None:
     everything = replace(given, block_mask=torch.ones_like(kept))
     whole = backward(part, everything, torch.zeros_like(given.q), grades)[1]
     expect_kept_only(given, work, whole, "the mask keeps 19%")
+    why = "The block mask drops tiles; inside of one that it keeps, EDGE and the causal mask hold."
+    expect_gradients(part, both_masks(), grades, "causal queries under a block mask", why)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from grader.kit import Mismatch, note
+from grader.kit import Mismatch, note, start_script
 from grader.kit.triton_watch import watching
 from grader.suites.triton_flash_attention.problems import is_helper
 
@@ -74,6 +74,7 @@ def expect_limits(
     offset = tk - tq
     extra = f"tk={tk}" if over_keys else f"tq={tq}, offset={offset}"
     call = f"{name}(first={first}, last={last}, {extra}, window={window}, block={block})"
+    start_script()
     note(f"begin, full_begin, full_end, end = {call}")
     found = torch.zeros(4, dtype=torch.int64)
     with watching():
@@ -120,11 +121,12 @@ def _judge(
         raise Mismatch(f"{what}: the tiles that are walked over", str(visited), str(walked), why)
     unmasked = [*range(full_begin, full_end, block)]
     if unmasked != whole:
-        why = (
-            "A tile is whole if all of it is seen: full_begin and full_end are the limits of those "
-            "tiles. A tile too many is seen where it must be hidden; a tile too few is "
-            "masked for nothing."
-        )
+        passing = "key" if name == "visible_keys" else "query"
+        why = "full_begin and full_end are the limits of the tiles that are seen whole. "
+        if missed := sorted(set(whole) - set(unmasked)):
+            why += f"The tile from {passing} {missed[0]} on is one, and is masked for nothing."
+        elif more := sorted(set(unmasked) - set(whole)):
+            why += f"The tile from {passing} {more[0]} on is none: a pair that is hidden is seen there."
         raise Mismatch(
             f"{what}: the tiles that are walked over without a mask", str(whole), str(unmasked), why
         )

@@ -150,6 +150,13 @@ def problem(
     return Problem(q, k, v, **options)
 
 
+def both_masks() -> Problem:
+    """40 causal queries over 48 keys under a block mask. Of the first 16 queries some see no key of the
+    first tile that is kept for them."""
+    kept = torch.tensor([[0, 1, 0], [1, 0, 1], [0, 1, 1]], dtype=torch.bool)
+    return problem(40, 48, causal=True, block_mask=kept, mask_block=16)
+
+
 def forward(
     part: ModuleType, given: Problem, grades: str, *, exact: bool = False, record: bool = False
 ) -> tuple[Tensor, Tensor, Work]:

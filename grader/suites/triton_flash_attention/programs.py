@@ -35,9 +35,10 @@ def results(
 def expect_programs(part: ModuleType, grades: str) -> None:
     """Each element of the results is written, and each program that reads writes something.
 
-    In float16, whose tiles are not square; with more queries than keys, and with fewer.
+    In float16, whose tiles are not square; with more queries than keys, with fewer, and with just as
+    many as whole tiles hold.
     """
-    for tq, tk in ((200, 20), (20, 200)):
+    for tq, tk in ((200, 20), (20, 200), (128, 128)):
         found, work = results(part, tq, tk, grades, record=True)
         what = f"with {tq} queries over {tk} keys"
         written = _written(work.seen)

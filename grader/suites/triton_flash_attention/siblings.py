@@ -218,8 +218,15 @@ def _wrong_masks(given: Problem) -> list[tuple[str, Tensor]]:
     return found
 
 
-def gradients(given: Problem, grad_out: Tensor, seen: Tensor, delta: bool = True) -> list[Tensor]:
-    """[dq, dk, dv] with the right out and lse, of the keys in `seen`."""
+def gradients(
+    given: Problem,
+    grad_out: Tensor,
+    seen: Tensor,
+    delta: bool = True,
+    heads: Tensor | None = None,
+) -> list[Tensor]:
+    """[dq, dk, dv] with the right out and lse, of the keys in `seen`. heads: what the query heads of a
+    group count for in dk and dv; 1 each if it is None."""
     out, lse = given.exact()
     q, grad = (x.double().transpose(1, 2) for x in (given.q, grad_out))
     k, v = (_keys_of(given, x, False) for x in (given.k, given.v))
@@ -229,8 +236,9 @@ def gradients(given: Problem, grad_out: Tensor, seen: Tensor, delta: bool = True
     rows = (grad * out.double().transpose(1, 2)).sum(3, keepdim=True)
     ds = probs * (grad @ v.transpose(2, 3) - (rows if delta else 0.0))
     kv_heads = given.k.shape[2]
+    share = 1.0 if heads is None else heads[:, None, None]
     dk, dv = (
-        x.unflatten(1, (kv_heads, -1)).sum(2).transpose(1, 2)
+        (x.unflatten(1, (kv_heads, -1)) * share).sum(2).transpose(1, 2)
         for x in (ds.transpose(2, 3) @ q * given.scale, probs.transpose(2, 3) @ grad)
     )
     return [(ds @ k * given.scale).transpose(1, 2), dk, dv]
@@ -243,6 +251,26 @@ def why_of_forward(given: Problem, got: Tensor, right: Tensor, done: Products, a
 
 def _gradient(given: Problem, grad_out: Tensor, seen: Tensor, at: int) -> Tensor:
     return gradients(given, grad_out, seen)[at]
+
+
+ONE = (
+    (
+        0,
+        "It is what the first query head of each group gives alone: the sum over the others is missing.",
+    ),
+    (
+        -1,
+        "It is what the last query head of each group gives alone: the sum over the others is missing.",
+    ),
+)
+
+
+def _of_one(given: Problem, grad_out: Tensor, at: int, head: int) -> Tensor:
+    """Gradients of keys or values as one query head of each group gives them."""
+    group = given.q.shape[2] // given.k.shape[2]
+    alone = torch.zeros(group)
+    alone[head] = 1.0
+    return gradients(given, grad_out, given.seen(), heads=alone)[at]
 
 
 def why_of_gradient(
@@ -258,4 +286,7 @@ def why_of_gradient(
     words = "delta, the row's sum of dO * O, is not subtracted from dP: dS = P * (dP - delta)."
     if name != "dv":
         siblings.append((words, lambda: gradients(given, grad_out, given.seen(), delta=False)[at]))
+        # Of one head on one key head the first is all.
+    if name != "dq" and given.q.shape[2] > given.k.shape[2]:
+        siblings += [(words, partial(_of_one, given, grad_out, at, head)) for head, words in ONE]
     return fitting(got, right, siblings)

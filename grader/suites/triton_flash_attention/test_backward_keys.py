@@ -11,6 +11,7 @@ from grader.suites.triton_flash_attention.checks import (
     EMPTY,
     expect_causal_gradients,
     expect_exact_scores,
+    expect_exact_terms,
     expect_far,
     expect_gradients,
     expect_masked_gradients,
@@ -64,6 +65,7 @@ def test_dk_sums_over_the_heads_of_its_group(part: ModuleType) -> None:
     expect_gradients(part, given_problem, "10.5", "4 heads on 2", why)
     given_problem = problem(20, 20, heads=2, n=2)
     expect_gradients(part, given_problem, "10.5", "2 heads on 1, of 2 sequences", why)
+    expect_gradients(part, problem(3, 4, heads=9), "10.5", "9 heads on 1", why)
 
 
 @task("10.5")
@@ -87,26 +89,31 @@ def test_dk_under_a_block_mask(part: ModuleType) -> None:
 @task("10.5")
 def test_dk_is_summed_in_float32(part: ModuleType) -> None:
     """In float16, small terms after a large one: none is lost."""
-    given_problem, grad_out = summed_in_half()
     why = "The sum is in half precision: dk and dv are accumulated in float32, and rounded once."
+    expect_sums(part, summed_in_half(1024, 1, 64), "", why)
+    why = f"{why} The sum over the query heads of a group is one sum, over all of their queries."
+    expect_sums(part, summed_in_half(16, 32, 16), " of 32 heads on one", why)
+
+
+def expect_sums(part: ModuleType, given: tuple[Problem, torch.Tensor], of: str, why: str) -> None:
+    given_problem, grad_out = given
     got, _ = backward(part, given_problem, grad_out, "10.5")
     exact = dict(zip(("dq", "dk", "dv"), given_problem.exact_gradients(grad_out), strict=True))
     for name in ("dv", "dk"):
         right = exact[name]
         error = ((got[name].double() - right).abs().max() / right.abs().max()).item()
-        expect(
-            error < 2e-3, f"{name} in float16 is off by {error:.2%} of its largest value", why=why
-        )
+        told = f"{name} in float16{of} is off by {error:.2%} of its largest value"
+        expect(error < 2e-3, told, why=why)
 
 
-def summed_in_half() -> tuple[Problem, torch.Tensor]:
-    """1,024 queries over two keys with equal scores, and the gradient of out.
+def summed_in_half(queries: int, heads: int, large: int) -> tuple[Problem, torch.Tensor]:
+    """Queries over two keys with equal scores, and the gradient of out.
 
-    A query gives half of its gradient to each key's dv, and half of itself to dk: of 64 queries both are
-    large, of the others small. dP is 1 and -1, so that delta is 0.
+    A query gives half of its gradient to each key's dv, and half of itself to dk: of the first `large`
+    queries of head 0 both are large, of the others small. dP is 1 and -1, so that delta is 0.
     """
-    q = torch.full((1, 1024, 1, 16), 0.012, dtype=F16)
-    q[:, :64] = 32.0
+    q = torch.full((1, queries, heads, 16), 0.012, dtype=F16)
+    q[:, :large, 0] = 32.0
     grad_out = q.clone()
     grad_out[..., 0] = 1.0
     v = torch.zeros(1, 2, 1, 16, dtype=F16)
@@ -142,6 +149,7 @@ def test_products_are_float32(part: ModuleType) -> None:
 def test_scores_are_not_rounded(part: ModuleType) -> None:
     """Scores near 100 in float16: the probabilities are those of scores in float32."""
     expect_exact_scores(part, "10.5")
+    expect_exact_terms(part, "10.5")
 
 
 @task("10.5")

@@ -11,6 +11,7 @@ from grader.suites.triton_flash_attention.checks import (
     EMPTY,
     expect_causal_gradients,
     expect_exact_scores,
+    expect_exact_terms,
     expect_far,
     expect_gradients,
     expect_masked_gradients,
@@ -137,6 +138,7 @@ def test_products_of_float32_are_not_rounded(part: ModuleType) -> None:
 def test_scores_are_not_rounded(part: ModuleType) -> None:
     """Scores near 100 in float16: the probabilities are those of scores in float32."""
     expect_exact_scores(part, "10.6")
+    expect_exact_terms(part, "10.6")
 
 
 @task("10.6")

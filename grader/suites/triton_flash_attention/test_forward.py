@@ -19,6 +19,7 @@ from grader.suites.triton_flash_attention.problems import (
     F16,
     F32,
     Problem,
+    both_masks,
     forward,
     problem,
     problems,
@@ -96,6 +97,9 @@ def test_a_later_peak_rescales_what_was_summed(part: ModuleType) -> None:
         "rescaled by exp(old peak - new peak) before the tile is added."
     )
     expect_forward(part, scored(scores, values), "10.1", "300 keys with rising scores", why)
+    far_apart = scored([0.0] * 128 + [100.0] * 128, [1e6] * 128 + [1.0] * 128)
+    why = f"{why} By exp(-100) here, which leaves nothing of them."
+    expect_forward(part, far_apart, "10.1", "128 keys with score 0 before 128 with 100", why)
 
 
 @task("10.1")
@@ -106,6 +110,11 @@ def test_large_scores_do_not_overflow(part: ModuleType) -> None:
     )
     for scores in ([1000.0, 999.0], [-1000.0, -1001.0]):
         expect_forward(part, scored(scores, [1.0, 2.0]), "10.1", f"scores {scores}", why)
+    why = (
+        "Whatever number the peak begins at, some score is smaller, and then all of its weights are 0: "
+        "only -inf is below them all. For the same reason a score tells nothing of what is hidden."
+    )
+    expect_forward(part, scored([-1e7], [3.0]), "10.1", "one key with score -10,000,000", why)
 
 
 @task("10.1")
@@ -166,6 +175,11 @@ def test_the_walk_hides_what_a_query_does_not_see(part: ModuleType) -> None:
         given_problem = problem(tq, tk, causal=True, window=window)
         what = f"{tq} causal queries over {tk} keys, window {window}"
         expect_forward(part, given_problem, "10.1", what, why)
+    why = (
+        "A block mask does not take the place of the causal one. EDGE says of a tile that is kept too "
+        "whether scores are hidden in it, and whether a query may have seen nothing so far (MAY_HIDE)."
+    )
+    expect_forward(part, both_masks(), "10.1", "causal queries under a block mask", why)
 
 
 @task("10.1")

@@ -83,6 +83,9 @@ def test_a_window_over_many_tiles(part: ModuleType) -> None:
     for window in (16, 33, 63, 129, 400):
         expect_spans(part, counting(150, 150, causal=True, window=window), "10.2", why)
     expect_spans(part, counting(70, 200, causal=True, window=100), "10.2", f"{why} {OFFSET}")
+    wide = problem(2, 1300, causal=True, window=1100)
+    why = "A window may be of any length: key > position - window."
+    expect_forward(part, wide, "10.2", "2 causal queries over 1,300 keys, window 1,100", why)
 
 
 def share_of_forward(part: ModuleType, given_problem: Problem, work: Work) -> float:
@@ -96,6 +99,7 @@ LIMITS = (
     ((64, 95), 96, 20), ((64, 95), 96, 64), ((64, 95), 96, 200), ((70, 101), 102, 50),
     ((-5, 26), 40, 10), ((15, 46), 47, 1), ((30, 61), 62, None),
     ((31, 62), 63, None), ((17, 48), 49, None), ((64, 95), 96, 33), ((31, 62), 63, 40),
+    ((900, 931), 932, 700),
 )  # fmt: skip
 """(positions of the first and the last query of a tile, tk, window)"""
 
@@ -158,6 +162,12 @@ def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
         why = "h % kv_heads would give 1, 2, 1, 2, 1, 2, and h itself is beyond the key heads."
         what = "what 6 heads get from key heads whose values are 1 and 2"
         raise Mismatch(what, "[1, 1, 1, 2, 2, 2]", str(got), why)
+    out, _, _ = forward(part, heads_of([1.0, 2.0, 3.0], 30), "10.3")
+    why = "10 heads in a row share a key head: any number may, and there may be any number of key heads."
+    for head, value in enumerate(out[0, 0, :, 0].tolist()):
+        what = f"what head {head} of 30 gets from key heads whose values are 1, 2 and 3"
+        if round(value, 3) != head // 10 + 1:
+            raise Mismatch(what, str(head // 10 + 1), f"{value:.4g}", why)
 
 
 @task("10.3")
@@ -208,6 +218,8 @@ def test_every_size_of_block(part: ModuleType) -> None:
     expect_entries(part, [[0, 1, 0, 1], [1, 1, 0, 0]], 128, 250, 64, why)
     expect_entries(part, [[0, 1], [1, 0]], 150, 200, 128, why)
     expect_entries(part, [[1, 0] * 5, [0, 1] * 5], 20, 150, 16, why)
+    why = f"{why} There may be any number of rows and columns."
+    expect_entries(part, [[1, 0], [0, 1]] * 4, 128, 32, 16, why)
 
 
 @task("10.4")

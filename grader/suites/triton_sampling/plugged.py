@@ -128,11 +128,19 @@ def expect_draws(
 
 
 def expect_all_of(
-    part: ModuleType, task: str, row: Tensor, tokens: set[int], what: str, *, why: str, **given: Any
+    part: ModuleType,
+    task: str,
+    row: Tensor,
+    tokens: set[int],
+    what: str,
+    *,
+    why: str,
+    requests: int = 8,
+    **given: Any,
 ) -> None:
-    """10 requests with these logits draw every one of `tokens`, and no other."""
-    batch = sampling_batch(10, **given, seeds=list(range(3, 13)))
-    got, _ = draw_tokens(part, task, row.repeat(10, 1), batch)
+    """Requests with these logits draw every one of `tokens`, and no other."""
+    batch = sampling_batch(requests, **given, seeds=list(range(3, 3 + requests)))
+    got, _ = draw_tokens(part, task, row.repeat(requests, 1), batch)
     with _explained(part, task):
         expect_equal(sorted(set(got)), sorted(tokens), what, why=why)
 

@@ -7,16 +7,27 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_close, task, watch
+from grader.kit import Mismatch, examples, expect, expect_close, task, watch
 from grader.kit.far import FAR_WHY, far
+from grader.kit.standing import expect_results_stand
 from grader.kit.triton_watch import watching
 from grader.suites.triton_sampling.calls import theirs, times_of
 from grader.suites.triton_sampling.plugged import SAME_NOISE
 from grader.suites.triton_sampling.plugging import theirs_of
 from solutions.sampler.noise import gumbel_noise
 
-LUCKY, UNLUCKY = 147_223_840, 2_285_169_398
-"""Seeds whose token 0 has the bits 1 and 2**32 - 1 at step 0: the hash can be computed backwards."""
+LUCKY, LUCKIEST, UNLUCKY = 147_223_840, 2_509_686_267, 2_285_169_398
+"""Seeds whose token 0 has the bits 1, 0 and 2**32 - 1 at step 0: the hash can be computed backwards."""
+
+TILES = (
+    "The programs of a row make the noise of BLOCK tokens each: there are triton.cdiv(vocab, BLOCK), "
+    "which rounds up, since a last tile of one token is a tile, too."
+)
+SIDES = (
+    "Below SMALL = 1/16: u + u**2 / 2 + u**3 / 3 + u**4 / 4 + u**5 / 5, for 1 - u has lost too many "
+    "digits there. The first term left out is u**6 / 6: from SMALL on that is too much, and it is the "
+    "logarithm."
+)
 
 
 def noise_of(part: ModuleType, seeds: list[int], steps: list[int], vocab: int) -> torch.Tensor:
@@ -64,6 +75,12 @@ def test_the_luckiest_token(part: ModuleType) -> None:
     expect(bool(got.isfinite().all()), "the noise of the luckiest token is not finite", why=why)
     right = gumbel_noise(torch.tensor([LUCKY]), torch.tensor([0]), 3)
     expect_close(got, right, "the noise of a lucky token", rtol=2e-6, atol=2e-6, why=why)
+    why = (
+        "Token 0 has the bits 0: u = 1/2 / 2**32 is the smallest of all, and its noise of 22.87 the "
+        "largest. Nothing limits it, and the half keeps it finite."
+    )
+    what = "the noise of a token with the bits 0"
+    expect_noise(part, [LUCKIEST], [0], 3, what, why=why)
 
 
 @task("12.1")
@@ -80,31 +97,52 @@ def test_the_unluckiest_token(part: ModuleType) -> None:
 
 @task("12.1")
 def test_noise_of_a_whole_vocabulary(part: ModuleType) -> None:
-    """A vocabulary that no tile divides; the noise of every token is finite."""
-    got = noise_of(part, [3], [5], 3073)
+    """A vocabulary of many tiles that none divides; the noise of every token is finite."""
+    vocab = 65 * 1024 + 1
+    got = noise_of(part, [3], [5], vocab)
+    lost = got.isnan()[0].nonzero().flatten().tolist()
+    told = f"{len(lost):,} of {vocab:,} tokens have no noise, the first is token"
+    expect(
+        not lost, f"{told} {lost[0] if lost else 0:,}: nothing was ever written there", why=TILES
+    )
     why = (
         "float32 rounds the largest u to 1, where E would be infinite: LARGEST_UNIFORM is the most."
     )
     expect(bool(got.isfinite().all()), "the noise of some token is not finite", why=why)
-    right = gumbel_noise(torch.tensor([3]), torch.tensor([5]), 3073)
-    why = f"A last tile of one token is a tile, too: triton.cdiv rounds up. {SAME_NOISE}"
-    expect_close(got, right, "the noise of 3,073 tokens", rtol=2e-6, atol=2e-6, why=why)
+    right = gumbel_noise(torch.tensor([3]), torch.tensor([5]), vocab)
+    what = f"the noise of {vocab:,} tokens"
+    expect_close(got, right, what, rtol=2e-6, atol=2e-6, why=SAME_NOISE)
 
 
 @task("12.1")
 def test_the_series_is_as_exact_as_float32(part: ModuleType) -> None:
-    """Up to u = SMALL the time of race_time is -log(1 - u) to a few units of float32's last digit."""
+    """The time of race_time is -log(1 - u) to a few units of float32's last digit, around SMALL too."""
     bits = [0, 5, 2**20, 2**26, 2**27, 3 * 2**26, 15 * 2**24, 2**28 - 16]
+    # The first three of these are among those whose 1 - u is rounded most; at the last u is 0.098.
+    bits += [33_669_760, 68_833_923, 136_473_222, 25 * 2**24]
+    bits += bits[:4]  # as many as a power of two
     with theirs(part, "12.1") as are_there:
         if not are_there:
             return  # another design may need no series
         got = times_of(bits)
-    right = -torch.log1p(-(torch.tensor(bits).double() + 0.5) / 2**32)
-    why = (
-        "Below SMALL = 1/16: u + u**2 / 2 + u**3 / 3 + u**4 / 4 + u**5 / 5; the first term left out is "
-        "u**6 / 6. A factor of it that is off shows where u is nearly SMALL."
-    )
-    expect_close(got, right, f"the times of the bits {bits}", rtol=4e-7, atol=0, why=why)
+    numbers = (torch.tensor(bits).double() + 0.5) / 2**32
+    why = f"{SIDES} A factor of the series that is off shows where u is nearly SMALL."
+    for bit, number, time in zip(bits, numbers, got.double(), strict=True):
+        right = -torch.log1p(-number)
+        if not torch.isclose(time, right, rtol=4e-7, atol=0):
+            what = f"the time of the bits {bit}, u = {number:.4g}, is off by more than rounding"
+            raise Mismatch(what, f"{right:.9g}", f"{time:.9g}", why)
+
+
+@task("12.1")
+def test_calls_with_other_steps(part: ModuleType) -> None:
+    """The noise of a call is its own: a later call with other steps neither gets it nor changes it."""
+    seeds = [1, 7]
+    for steps in ([0, 3], [1, 3]):
+        what = f"the noise of seeds {seeds} at steps {steps}, in a call of its own"
+        expect_noise(part, seeds, steps, 5, what, why=SAME_NOISE)
+    calls = [lambda step=step: noise_of(part, seeds, [step, step], 5) for step in (4, 5)]
+    expect_results_stand(calls, "gumbel_noise")
 
 
 @task("12.1")

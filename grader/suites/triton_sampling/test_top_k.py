@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect, expect_equal, task
 from grader.kit.kernels import sampling_batch
+from grader.kit.siblings import telling
 from grader.suites.triton_sampling.plugged import (
     INF,
     bounds_of,
@@ -18,6 +19,7 @@ from grader.suites.triton_sampling.plugged import (
     random_logits,
     search_of,
 )
+from grader.suites.triton_sampling.probes import expect_functions, why_of
 
 TASK = "12.4"
 BOUND = (
@@ -33,12 +35,12 @@ def expect_kept(
     bounds = bounds_of(part, row, sampling_batch(1, top_k=k))
     if bounds is None:
         what = f"the tokens drawn at top_k = {k} of {of}"
-        expect_all_of(part, TASK, row, tokens, what, why=why, top_k=k, temperature=2.0)
+        expect_all_of(part, TASK, row, tokens, what, why=why, requests=10, top_k=k, temperature=2.0)
         return
     above = (row[0] > bounds[0]).nonzero().flatten().tolist()
-    expect_equal(
-        above, sorted(tokens), f"the tokens above the bound for top_k = {k} of {of}", why=why
-    )
+    with telling(lambda: why_of(part, TASK)):
+        what = f"the tokens above the bound for top_k = {k} of {of}"
+        expect_equal(above, sorted(tokens), what, why=why)
 
 
 @task(TASK)
@@ -50,8 +52,8 @@ def test_min_p_is_a_share_of_the_largest(part: ModuleType) -> None:
         "likely token, and after temperature."
     )
     expect_all_of(part, TASK, row, {0, 1, 3}, "the tokens drawn at min_p = 0.2", why=why, min_p=0.2)
-    given = {"min_p": 0.45, "temperature": 0.5}
-    expect_all_of(part, TASK, row, {1}, "the tokens drawn at min_p = 0.45, cold", why=why, **given)
+    what = "the tokens drawn at min_p = 0.45, cold"
+    expect_all_of(part, TASK, row, {1}, what, why=why, min_p=0.45, temperature=0.5)
 
 
 @task(TASK)
@@ -65,12 +67,11 @@ def test_min_p_at_its_ends(part: ModuleType) -> None:
 
 @task(TASK)
 def test_top_k_keeps_the_k_largest(part: ModuleType) -> None:
-    """Of logits 1, 4, 2, 3 top_k = 2 leaves the tokens with 4 and 3."""
+    """Of logits 0.25, 1, 0.5, 0.75 top_k = 2 leaves the tokens with 1 and 0.75."""
     row = torch.tensor([[1.0, 4.0, 2.0, 3.0]]) / 4
     for k, tokens in ((1, {1}), (2, {1, 3}), (3, {1, 2, 3})):
-        expect_kept(
-            part, row, k, tokens, "1, 4, 2, 3", f"The k-th largest is one of the k. {BOUND}"
-        )
+        why = f"The k-th largest is one of the k. {BOUND}"
+        expect_kept(part, row, k, tokens, "0.25, 1, 0.5, 0.75", why)
 
 
 @task(TASK)
@@ -197,3 +198,9 @@ def test_any_top_k(part: ModuleType, top_k: list[int], vocab: int, seed: int) ->
     seeds = [seed + row for row in range(len(top_k))]
     batch = sampling_batch(len(top_k), top_k=top_k, seeds=seeds)
     expect_draws(part, TASK, logits, batch, f"the draws at top_k = {top_k}", why=BOUND)
+
+
+@task(TASK)
+def test_the_functions_by_themselves(part: ModuleType) -> None:
+    """least_exponent and narrow give what they must, for tiny shares too."""
+    expect_functions(part, TASK)

@@ -18,6 +18,7 @@ from grader.suites.triton_sampling.plugged import (
     random_logits,
 )
 from grader.suites.triton_sampling.plugging import theirs_of
+from grader.suites.triton_sampling.probes import expect_functions
 
 TASK = "12.3"
 REJECTION = (
@@ -217,7 +218,7 @@ def clear_cut(logits: torch.Tensor, heat: float, p: float) -> bool:
 
 
 @task(TASK)
-@examples(6)
+@examples(5)
 @given(
     st.sampled_from([0.05, 0.3, 0.7, 0.95]),
     st.sampled_from([0.5, 1.0, 2.0]),
@@ -231,3 +232,9 @@ def test_any_top_p(part: ModuleType, p: float, heat: float, vocab: int, seed: in
     batch = sampling_batch(2, top_p=p, temperature=heat, seeds=[seed, seed + 1])
     what = f"draws at top_p = {p}, temperature {heat}"
     expect_draws(part, TASK, logits, batch, what, why=REJECTION)
+
+
+@task(TASK)
+def test_the_functions_by_themselves(part: ModuleType) -> None:
+    """race_above and judge give what they must, over many tiles and at any p."""
+    expect_functions(part, TASK)
