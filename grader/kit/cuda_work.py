@@ -257,7 +257,12 @@ def _most(line: str) -> str:
     return f", most of all in {line}" * bool(line)
 
 
-def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], where: str) -> None:
+def expect_no_wrap(
+    call: Callable[[], object],
+    unchanged: Callable[[], None],
+    where: str,
+    why: str = IN_64_BITS,
+) -> None:
     """What lies 2**32 units further on is not taken for the beginning of the tensor.
 
     where: the place, which does not exist: a right kernel is stopped there, or leaves it alone.
@@ -267,7 +272,7 @@ def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], wh
         call()
     except KernelFault as fault:
         if fault.kind == "undefined":
-            vars(fault)["blame"] = f"This is {where}. {IN_64_BITS}"
+            vars(fault)["blame"] = f"This is {where}. {why}"
         if fault.kind != "out_of_bounds":
             raise
         return
@@ -278,7 +283,7 @@ def expect_no_wrap(call: Callable[[], object], unchanged: Callable[[], None], wh
             f"{where}: its address wraps to the beginning ({found.problem})",
             found.expected,
             found.got,
-            why=IN_64_BITS,
+            why=why,
         ) from found
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from grader.kit import Mismatch, expect_close, note
 from grader.kit.cuda_work import blamed, expect_no_wrap
 from grader.kit.kernels import attention, attention_gradients, expect_near, random
+from grader.kit.recomputed import Kinds
 from grader.suites.cuda_flash_attention.mistakes import forward_kinds, gradient_kinds
 from yaie.core.batch import AttentionSpec
 from yaie.cuda.on_cpu import KernelFault
@@ -144,8 +145,16 @@ def probe_mask(
 
 def said(rules: Rules) -> str:
     """Rules in words."""
+    blocks = rules.get("block_mask")
     shown = [f"{name}={value}" for name, value in rules.items() if name != "block_mask"]
-    return ", ".join(shown + ["block_mask"] * ("block_mask" in rules)) or "causal"
+    return ", ".join(shown + [f"block_mask {drawn(blocks)}"] * (blocks is not None)) or "causal"
+
+
+def drawn(blocks: Tensor | None) -> str:
+    """A block mask as rows of marks: [.x. x..]."""
+    if blocks is None:
+        return "none"
+    return f"[{' '.join(''.join('.x'[int(mark)] for mark in row) for row in blocks.tolist())}]"
 
 
 def inputs(
@@ -154,6 +163,16 @@ def inputs(
     """q, k and v, each with gaps of NaN between its tokens and so with strides of its own."""
     q = random(n, tq, heads, dim, seed=1, dtype=dtype)
     k, v = (random(n, tk, kv_heads, dim, seed=seed, dtype=dtype) for seed in (2, 3))
+    return padded(q, "q"), padded(k, "k"), padded(v, "v")
+
+
+def fine_inputs(
+    n: int, tq: int, tk: int, heads: int, kv_heads: int, dim: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v as `inputs` has them, of numbers with all the digits that the dtype has."""
+    generator = torch.Generator().manual_seed(7)
+    shapes = (n, tq, heads, dim), (n, tk, kv_heads, dim), (n, tk, kv_heads, dim)
+    q, k, v = (torch.randn(*shape, generator=generator).to(dtype) for shape in shapes)
     return padded(q, "q"), padded(k, "k"), padded(v, "v")
 
 
@@ -167,7 +186,9 @@ def padded(tensor: Tensor, name: str) -> Tensor:
 
 
 def expect_with_strides(
-    check: Callable[[tuple[Tensor, Tensor, Tensor]], None], qkv: tuple[Tensor, Tensor, Tensor]
+    check: Callable[[tuple[Tensor, Tensor, Tensor]], None],
+    qkv: tuple[Tensor, Tensor, Tensor],
+    grad_out: Tensor | None = None,
 ) -> None:
     """`check` holds for these views. If it holds for packed copies alone, strides are what is wrong."""
     try:
@@ -181,13 +202,17 @@ def expect_with_strides(
         strides = ", ".join(
             f"{name} {list(x.stride())}" for name, x in zip("qkv", qkv, strict=True)
         )
+        why = STRIDES
+        if grad_out is not None:
+            strides += f"; grad_out {list(grad_out.stride())}"
+            why += " grad_out has strides of its own, too, and is packed here: they are not those of q."
         said = failure.message if isinstance(failure, KernelFault) else str(failure)
         raise Mismatch(
             f"right if q, k and v are packed, wrong with gaps between their tokens: {said}",
             "each tensor walked through by its own strides, [sequence, token, head, element]: "
             + strides,
             "another distance",
-            STRIDES,
+            why,
         ) from failure
 
 
@@ -232,6 +257,33 @@ def expect_forward(
         expect_close(lse, exact_lse, f"lse of {what}", rtol=1e-4, atol=1e-4, why=why)
 
     expect_with_strides(check, qkv)
+
+
+ROUNDED_ONCE = (
+    "What is loaded becomes float32 at once, and stays it: scores, weights, their gradients and all "
+    "sums. Only what is stored at the end is rounded."
+)
+
+
+RARE = 0.01
+"""How many numbers may round the other way, of those that a mistake explains."""
+
+
+def expect_rounded_once(got: Tensor, exact: Tensor, what: str, kinds: Kinds) -> None:
+    """got is `exact` rounded to its dtype of 16 bits, to the last bit. kinds: mistakes, in float64."""
+    slack = 2e-5 * exact.abs().amax(dim=-1, keepdim=True)
+    ends = [(exact + sign * slack).to(got.dtype) for sign in (-1, 1)]
+    fits = (got >= ends[0]) & (got <= ends[1])
+    right = got.where(fits, exact.to(got.dtype))
+    # A kind must account for what is right, too: many mistakes make some of the same numbers wrong.
+    found = [
+        told
+        for told, compute in kinds.items()
+        if float((compute().to(got.dtype) != got).double().mean()) < RARE
+    ]
+    expect_close(
+        got, right, what, rtol=0, atol=0, why=found[0] if len(found) == 1 else ROUNDED_ONCE
+    )
 
 
 @contextmanager
@@ -310,4 +362,4 @@ def expect_gradients(
         expect_one("dv", got[1], dv)
         expect_one("dk", got[0], dk)
 
-    expect_with_strides(check, qkv)
+    expect_with_strides(check, qkv, grad_out)

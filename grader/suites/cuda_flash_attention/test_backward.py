@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 
 from grader.kit import examples, expect, note
 from grader.kit.cuda_watch import orders
-from grader.kit.kernels import random
-from grader.suites.cuda_flash_attention.bench import F32, expect_gradients, gradients, inputs
+from grader.kit.kernels import attention_gradients, random
+from grader.suites.cuda_flash_attention.bench import (
+    F32,
+    expect_gradients,
+    expect_rounded_once,
+    fine_inputs,
+    gradients,
+    inputs,
+)
+from yaie.core.batch import AttentionSpec
 
 SUMS = (
     "weight = exp(scale * q . k - lse), and the score's gradient is weight * (grad_out . v - delta). "
@@ -84,6 +92,32 @@ def test_half_types(part: ModuleType, which: str) -> None:
     """Sums over many rows are float32, whatever the inputs are."""
     qkv = inputs(1, 40, 40, 1, 1, 16, torch.bfloat16)
     expect_gradients(part, which, qkv, "bfloat16", "Convert once, when you load.", causal=False)
+
+
+@both
+def test_scores_of_0_and_large_gradients(part: ModuleType, which: str) -> None:
+    """A score of 0 is one as any other, and the gradient of a score may be large."""
+    q, k, v = inputs(1, 3, 20, 1, 1, 16)
+    q[:, 0] = 0.0
+    v *= 64.0
+    why = "What does not exist is known by its number, and not by its score. Nothing is cut off."
+    what = "20 keys, one query of zeros, large values"
+    expect_gradients(part, which, (q, k, v), what, why, causal=False)
+
+
+@both
+def test_only_the_gradients_are_rounded(part: ModuleType, which: str) -> None:
+    """With 16-bit inputs weights, gradients of scores and sums are float32, to the last bit."""
+    for dtype in (torch.bfloat16, torch.float16):
+        qkv = fine_inputs(1, 40, 40, 1, 1, 16, dtype)
+        grad_out = fine_inputs(1, 40, 1, 1, 1, 16, dtype)[0].contiguous()
+        note(f"{which}: 40 queries, 40 keys, 1 head of 16, {dtype}, causal=False")
+        got = gradients(part, which, grad_out, qkv, 0.3, causal=False)
+        dq, dk, dv = attention_gradients(grad_out, *qkv, AttentionSpec(0.3), causal=False)
+        expected = {"dq": dq} if which == "backward_q" else {"dk": dk, "dv": dv}
+        found = [got] if which == "backward_q" else list(got)
+        for (name, right), each in zip(expected.items(), found, strict=True):
+            expect_rounded_once(each, right, f"{name} of 40 queries and 40 keys in {dtype}", {})
 
 
 @both

@@ -8,12 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import Mismatch, examples, expect_equal, note, task
+from grader.kit import Mismatch, examples, expect_equal, note, start_script, task
+from grader.kit.cuda_work import blamed
 from grader.kit.kernels import attention, seen
 from grader.suites.cuda_flash_attention.bench import (
     F32,
     PAST_THE_LAST,
+    drawn,
     expect_forward,
+    expect_rounded_once,
+    fine_inputs,
     inputs,
     probe_mask,
     said,
@@ -159,6 +163,36 @@ def test_any_full_attention(
     expect_forward(part, inputs(1, tq, tk, *heads, dim, dtype), what, PLACES, causal=False)
 
 
+@task("15.3")
+def test_a_head_of_256(part: ModuleType) -> None:
+    """The largest head size has tiles of 256 columns, all of which are loaded and multiplied."""
+    why = "A tile of 256 columns has 64 pieces of four elements a row: more than a warp has lanes."
+    with blamed("uninitialized", why):
+        expect_forward(part, inputs(1, 3, 5, 1, 1, 256), "a head of 256", why, causal=False)
+
+
+@task("15.3")
+def test_a_score_of_0_is_a_score(part: ModuleType) -> None:
+    """A query of zeros has the score 0 with every key, and sees all of them."""
+    q, k, v = inputs(1, 2, 70, 1, 1, 16)
+    q[:, 0] = 0.0
+    why = "All scores of query 0 are 0, and its output is the mean of 70 values. What does not exist is "
+    why += "known by its number, and not by its score."
+    expect_forward(part, (q, k, v), "70 keys, one query of zeros", why, causal=False)
+
+
+@task("15.3")
+def test_only_the_output_is_rounded(part: ModuleType) -> None:
+    """With 16-bit inputs scores, weights and sums are float32, to the last bit of the output."""
+    for dtype in (torch.bfloat16, torch.float16):
+        q, k, v = fine_inputs(1, 5, 130, 1, 1, 16, dtype)
+        note(f"forward: 5 queries, 130 keys, 1 head of 16, {dtype}, causal=False")
+        out, _ = part.FlashAttention().forward(q, k, v, scale=0.3, causal=False)
+        exact, _ = attention(q, k, v, AttentionSpec(0.3), causal=False)
+        kinds = {told: lambda x=x: x for told, x in rounded_kinds(q, k, v, 0.3).items()}
+        expect_rounded_once(out, exact, f"out of 130 keys in {dtype}", kinds)
+
+
 INSIDE = (
     "Of the keys (or queries) that exist these are right, but the span also holds numbers of others. "
     "It must stay within 0 and tk (or tq): the tiles begin where it begins, and end where it ends."
@@ -217,6 +251,8 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
             )
     blocks: Tensor | None = rules.get("block_mask")
     if blocks is not None:
+        start_script()
+        note(f"Mask: {tq} queries, {tk} keys, {said(rules)}")
         wide = seen(tq, tk, causal=False, block_mask=blocks, mask_block=rules["mask_block"])
         for row in range(-(-tq // size)):
             for column in range(-(-tk // size)):
@@ -224,6 +260,13 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
                 touched = bool(wide[first : first + size, other : other + size].any())
                 beyond = first + size > tq or other + size > tk
                 reason = SOME_BLOCK if touched else PAST_THE_LAST if beyond else why
+                last_row, last_column = min(first + size, tq) - 1, min(other + size, tk) - 1
+                shift = rules["mask_block"]
+                reason = (
+                    f"The tile has queries {first} to {last_row} and keys {other} to {last_column}: "
+                    f"block rows {first // shift} to {last_row // shift}, columns {other // shift} to "
+                    f"{last_column // shift}, of the blocks {drawn(blocks)}. {reason}"
+                )
                 expect_equal(
                     bool(any_block[row, column]),
                     touched,
@@ -279,6 +322,24 @@ def test_the_block_mask(part: ModuleType) -> None:
 
 
 @task("15.4")
+def test_rules_that_meet(part: ModuleType) -> None:
+    """A key is seen if causality, window and block mask all allow it, whatever a block's size."""
+    why = "Each of the three rules may hide a key, and none of them lifts another."
+    for tq, tk, window, size in (
+        (40, 40, 20, 16),
+        (20, 45, 9, 16),
+        (45, 33, 7, 32),
+        (70, 70, 40, 32),
+    ):
+        rows, columns = -(-tq // size), -(-tk // size)
+        mask = (torch.arange(rows)[:, None] + torch.arange(columns)) % 3 != 1
+        for rule in (window, None):
+            expect_mask(
+                part, tq, tk, 16, why, causal=True, window=rule, block_mask=mask, mask_block=size
+            )
+
+
+@task("15.4")
 @examples(30)
 @given(
     tq=st.integers(1, 40),
@@ -303,6 +364,14 @@ def test_masks_in_the_forward_pass(part: ModuleType) -> None:
     )
     expect_forward(part, inputs(1, 9, 4, 1, 1, 16), "9 queries on 4 keys", alone)
     expect_forward(part, inputs(1, 8, 140, 1, 1, 16), "a window of 5", why, window=5)
+    why = f"{hidden} Every rule counts in every tile, also where all of its keys stand before a query."
+    expect_forward(part, inputs(1, 40, 200, 1, 1, 16), "a window of 110", why, window=110)
+    mask = blocks_of(".xx.x.x", "x.x.xx.")
+    for window in (None, 110):
+        expect_forward(
+            part, inputs(1, 40, 200, 1, 1, 16), f"a block mask and window {window}", why,
+            window=window, block_mask=mask, mask_block=32,
+        )  # fmt: skip
     why = f"{hidden} A block mask is a rule without causality, too."
     mask = blocks_of(".x.x.")
     for tq, tk in ((8, 75), (16, 80)):  # the second fill their blocks

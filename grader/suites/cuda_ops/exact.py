@@ -2,7 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -11,9 +11,10 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import note, watch
-from grader.kit.cuda_work import blamed
+from grader.kit import Mismatch, note, start_script, watch
+from grader.kit.cuda_work import PACKED, Work, blamed, launches_of, told_grid
 from grader.kit.kernels import random
+from yaie.cuda.on_cpu import Launch
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 DTYPES = st.sampled_from([F32, F16, BF16])
@@ -28,6 +29,15 @@ LIMITED = (
     "more rows, the launcher takes the smaller of the two, and a loop in the kernel goes on."
 )
 
+ROWS_IN_64_BITS = (
+    "The number of a row times the way to the next passes 2**31 in a large batch: make it int64_t "
+    "first. Neither the number nor the product, nor a variable that takes it, may be an int."
+)
+IN_X = (
+    "A grid has at most 65,535 blocks in y, and in z; in x it may have 2**31 - 1. What there may be "
+    "more of goes along x, or is left to a loop in the kernel."
+)
+
 
 def kernels_of(part: ModuleType) -> Any:
     """The operations under test; their calls are written down."""
@@ -37,6 +47,47 @@ def kernels_of(part: ModuleType) -> Any:
 def sums_of(part: ModuleType) -> Any:
     """The kernels that try task 14.1 alone, which the lab gives."""
     return watch(importlib.import_module(f"{part.__name__}.sums"), "sums")
+
+
+def launch_of(part: ModuleType) -> Any:
+    """Calls a launcher of the part by its name, with sizes and strides that no tensor here has."""
+    return importlib.import_module(f"{part.__name__}.layer_kernels").LIBRARY.call
+
+
+def expect_launched(call: Callable[[int], object], count: int) -> None:
+    """CUDA takes the launch of call(count), of which no kernel runs."""
+    note(f"# {count:,} rows or tokens; the launch is looked at, and no kernel runs")
+    with blamed("launch", IN_X, where="a grid of"):
+        launches_of(lambda: call(count))
+
+
+def expect_loads_in_packs(work: Work, what: str) -> None:
+    """No line loads 16-bit numbers one at a time."""
+    for launch in work.seen:
+        for line in launch.lines:
+            traffic = line.traffic
+            if line.kind == "global load" and traffic.bytes < 4 * traffic.count:
+                raise Mismatch(
+                    f"{what}: numbers are loaded one at a time in {line.file}:{line.line}",
+                    f"{traffic.bytes // 16} loads of 16 bytes",
+                    f"{traffic.count} of {traffic.bytes / traffic.count:g}",
+                    PACKED,
+                )
+
+
+def what_is_left(wrong: Tensor, launches: Sequence[Launch]) -> str:
+    """Which tokens [tokens] bool were left out, beside what was launched."""
+    first, last = (int(i) for i in wrong.nonzero().flatten()[[0, -1]])
+    some = (
+        f"tokens {first:,} to {last:,} are as they were"
+        if last > first
+        else f"token {first:,} is as it was"
+    )
+    return (
+        f"Of {len(wrong):,} tokens, {some}, and {told_grid(launches)} is launched. The grid has blocks "
+        "for all tokens (in x it may have 2**31 - 1), or a loop in the kernel goes on where it ends: "
+        "every token has a turn."
+    )
 
 
 def spread(x: Tensor, before: int = 0, after: int = 0) -> Tensor:
@@ -64,15 +115,37 @@ def shifted(x: Tensor, start: int) -> Tensor:
 
 
 @contextmanager
-def only(name: str) -> Iterator[str]:
-    """Inside, `name` alone is no multiple of 16 bytes: gives the advice, and says it of faults."""
+def only(name: str, told: str = "") -> Iterator[str]:
+    """Inside, `name` alone is no multiple of 16 bytes: gives the advice, and says it of faults.
+
+    told: what the number is, where that helps. Calls before it passed, and are not quoted."""
+    start_script()
     why = (
-        f"Of the numbers that packs_fit should get only {name} is no multiple of 16 bytes here. That "
-        "alone forbids packs: each of them has a say."
+        f"Of the numbers that packs_fit should get only {name} is no multiple of 16 bytes here. "
+        f"{told}{' ' * bool(told)}That alone forbids packs: each of them has a say."
     )
     note(f"# {name} alone is no multiple of 16 bytes")
     with blamed("misaligned", why), blamed("out_of_bounds", why), blamed("crash", why):
         yield why
+
+
+def told_half(name: str, half: int) -> str:
+    """What half is in bytes, for `only`."""
+    if name != "half":
+        return ""
+    return (
+        f"half is {half}, and so {2 * half} bytes of q and k, whose numbers have 2: there the second "
+        "number of the first pair lies. Bytes of the angles, which have 4, do not count."
+    )
+
+
+def begins(x: Tensor, name: str = "x") -> str:
+    """Where the first rows of x [tokens, .., d] begin, for a fault that names an element."""
+    per_token, d = max(x[0].numel() // x.shape[-1], 1), x.shape[-1]
+    at = [t * x.stride(0) + row * d for t in range(len(x)) for row in range(per_token)]
+    return (
+        f"Here rows 0 to {len(at) - 1} of {name} begin at its elements {', '.join(map(str, at))}."
+    )
 
 
 @st.composite

@@ -6,11 +6,22 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, expect, expect_equal, task
+from grader.kit import (
+    Mismatch,
+    examples,
+    expect,
+    expect_close,
+    expect_equal,
+    start_script,
+    task,
+)
 from grader.kit.cuda_bounds import bounds_of
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_errors_returned,
+    expect_grid_fits,
+    expect_no_wrap,
     expect_read_once,
     expect_whole_sectors,
     expect_wide,
@@ -25,13 +36,18 @@ from grader.suites.cuda_ops.exact import (
     F16,
     F32,
     ODD,
+    ROWS_IN_64_BITS,
+    begins,
+    expect_launched,
     kernels_of,
     laid,
+    launch_of,
     only,
     rows,
     shifted,
 )
 from grader.suites.cuda_ops.mistakes import counted_squares, fused_kinds
+from grader.suites.cuda_ops.roundings import expect_rounded, fine
 
 APART = (
     "x and residual are two tensors with a stride each, and x_rows and residual_rows say where their "
@@ -78,6 +94,18 @@ def test_the_norm_is_of_the_rounded_sum(part: ModuleType) -> None:
 
 
 @task("14.3")
+def test_nothing_else_is_rounded(part: ModuleType) -> None:
+    """Packs or not, squares, their sum and the scale stay in float32, to the last bit of the result."""
+    for d, dtype in ((520, BF16), (519, BF16), (520, F16), (519, F16)):
+        x, residual = fine(3, d, seed=d, dtype=dtype), fine(3, d, seed=2, dtype=dtype)
+        weight, exact = fine(d, seed=1, dtype=dtype), x.float() + residual.float()
+        fuse(part, x, residual, weight, 1e-5)
+        what = f"3 rows of {d} in {dtype}"
+        expect_close(residual, exact.to(dtype), f"the sum of {what}", rtol=0, atol=0)
+        expect_rounded(x, residual, weight, 1e-5, f"the norm of the sum of {what}", exact)
+
+
+@task("14.3")
 def test_eps_stands_under_the_root(part: ModuleType) -> None:
     """eps is added to the mean of the squares of the sum, before the root."""
     why = "5e-4 + 5e-4 is 1e-3, and 1e-3 / sqrt(1e-6 + 3e-6) is 0.5."
@@ -119,7 +147,9 @@ def test_fused_rows_apart(part: ModuleType) -> None:
         )
         normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
         what = f"{list(shape)} {dtype}, x with strides {x.stride()}, residual {residual.stride()}"
-        fuse(part, x, residual, weight, 1e-5)
+        start_script()
+        with blamed("out_of_bounds", f"{begins(x)} {begins(residual, 'residual')} {APART}"):
+            fuse(part, x, residual, weight, 1e-5)
         expect_near(residual, total, dtype, f"the sum of {what}", why=APART, reading=sums)
         expect_near(
             x,
@@ -201,16 +231,34 @@ def test_any_fused_add_rms_norm(part: ModuleType, x: Tensor) -> None:
 @task("14.3")
 def test_fused_reads_each_input_once(part: ModuleType) -> None:
     """x and residual are read once and written once, in one launch."""
-    kernels, weight = kernels_of(part), random(488, seed=2, dtype=BF16)
-    x, residual = (random(6, 488, seed=i, dtype=BF16) for i in (0, 1))
-    work = work_of(lambda: kernels.fused_add_rms_norm(x, residual, weight, 1e-5))
-    what = "the fused norm of 6 rows of 976 bytes"
-    expect_equal(
-        work.launches, 1, f"launches for {what}", why="Two launches would read the sum again."
-    )
-    expect_wide(work, 2 * 6 * 488 * 2, what)
-    expect_read_once(work, 2 * 6 * 488 * 2, 6 * 488 * 2, what)
-    expect_whole_sectors(work, what)
+    kernels = kernels_of(part)
+    for count, d in ((6, 488), (1, 16_384)):  # 61 packs, and as many as 512 threads keep, four each
+        x, residual, weight = (random(n, d, seed=n, dtype=BF16) for n in (count, count, 1))
+        work = work_of(
+            lambda x=x, residual=residual, weight=weight: kernels.fused_add_rms_norm(  # type: ignore[misc]
+                x, residual, weight[0], 1e-5
+            )
+        )
+        what = f"the fused norm of {count} rows of {2 * d:,} bytes"
+        expect_equal(
+            work.launches, 1, f"launches for {what}", why="Two launches would read the sum again."
+        )
+        expect_wide(work, 2 * count * d * 2, what)
+        expect_read_once(work, 2 * count * d * 2, count * d * 2, what)
+        expect_whole_sectors(work, what)
+
+
+@task("14.3")
+def test_many_fused_rows_have_many_threads(part: ModuleType) -> None:
+    """512 rows are not the work of a few blocks of threads that go from one to the next."""
+    dry = part.LayerKernels()
+    for d, pieces in ((128, 16), (127, 127)):  # packs, and numbers
+        x, weight = torch.zeros(512, d, dtype=BF16), torch.ones(d, dtype=BF16)
+        launches = launches_of(
+            lambda x=x, weight=weight: dry.fused_add_rms_norm(x, x.clone(), weight, 1.0)  # type: ignore[misc]
+        )
+        # How many threads share a row is free: a whole block's for 16 packs would be 64 for each.
+        expect_grid_fits(launches, 512 * pieces, f"the fused norm of 512 rows of {d}", most=64)
 
 
 @task("14.3")
@@ -223,3 +271,50 @@ def test_fused_blocks_stay_within_their_bounds(part: ModuleType) -> None:
             lambda x=x, weight=weight: kernels.fused_add_rms_norm(x, x.clone(), weight, 1.0)  # type: ignore[misc]
         )
         expect_within_bounds(launches, bounds_of(part), f"the fused norm of a row of {d:,}")
+
+
+@task("14.3")
+def test_many_fused_rows_fit_a_grid(part: ModuleType) -> None:
+    """However many rows there are, their launch is one that CUDA takes."""
+    dry = part.LayerKernels()
+
+    def launch(count: int, d: int) -> None:
+        x = torch.zeros(count, d)
+        dry.fused_add_rms_norm(x, torch.zeros_like(x), torch.ones(d), 1.0)
+
+    for d in (4, 3):  # a pack, and none
+        expect_launched(lambda count, d=d: launch(count, d), 300_000)  # type: ignore[misc]
+
+
+@task("14.3")
+def test_fused_rows_may_begin_beyond_32_bits(part: ModuleType) -> None:
+    """Where a row of x begins, and of residual, is computed in 64 bits."""
+    for name in ("x", "residual"):
+        for d in (32, 31):
+            x, residual = (torch.ones(2 - (name == each), d) for each in ("x", "residual"))
+            strides = (2**32 if name == each else d for each in ("x", "residual"))
+            given = x, residual, torch.ones(d), 2, 1, *strides, d, 1e-5, F32
+
+            def call(given: tuple[object, ...] = given) -> None:
+                launch_of(part)("fused_add_rms_norm", *given)
+
+            def unchanged(x: Tensor = x, residual: Tensor = residual) -> None:
+                if bool((x != 1).any() or (residual != 1).any()):
+                    raise Mismatch("what lies there was written", "no result", "a sum or a norm")
+
+            where = f"row 1 of {name}, of {d} numbers, 2**32 of them behind row 0"
+            why = f"Row 1 begins where row 0 does if that is cut to 32 bits: {where}. {ROWS_IN_64_BITS}"
+            with blamed("race", why):
+                expect_no_wrap(call, unchanged, where, ROWS_IN_64_BITS)
+
+
+@task("14.3")
+def test_errors_of_a_fused_launch_are_returned(part: ModuleType) -> None:
+    """What launch() returned is returned, with packs and without."""
+    kernels = kernels_of(part)
+    for d in (64, 63):
+        x, weight = torch.ones(2, d), torch.ones(d)
+        expect_errors_returned(
+            lambda x=x, weight=weight: kernels.fused_add_rms_norm(x, x.clone(), weight, 1.0),  # type: ignore[misc]
+            f"the fused norm of 2 rows of {d}",
+        )

@@ -6,11 +6,14 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, expect, expect_close, task
+from grader.kit import Mismatch, examples, expect, expect_close, start_script, task
 from grader.kit.cuda_bounds import bounds_of
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_errors_returned,
+    expect_grid_fits,
+    expect_no_wrap,
     expect_read_once,
     expect_whole_sectors,
     expect_wide,
@@ -26,14 +29,19 @@ from grader.suites.cuda_ops.exact import (
     F16,
     F32,
     ODD,
+    ROWS_IN_64_BITS,
     WIDE,
+    begins,
+    expect_launched,
     kernels_of,
     laid,
+    launch_of,
     only,
     rows,
     shifted,
 )
 from grader.suites.cuda_ops.mistakes import counted_squares, norm_kinds
+from grader.suites.cuda_ops.roundings import expect_rounded, fine
 
 APART = (
     "rows.start() says where a row begins: a token's rows are neighbours, and the next token is "
@@ -58,13 +66,37 @@ def test_rms_norm_of_one_row(part: ModuleType) -> None:
 
 
 @task("14.2")
+def test_rows_that_do_not_exist(part: ModuleType) -> None:
+    """A block that has threads for several rows leaves those alone that are not below count."""
+    kernels, weight = kernels_of(part), torch.ones(128)
+    for count in (1, 3):
+        x = random(count, 128, seed=count)
+        launches = launches_of(lambda x=x: part.LayerKernels().rms_norm(x, weight, 1e-5))  # type: ignore[misc]
+        why = (
+            f"Here count is {count}, and {told_grid(launches)} is launched. A row of 128 is 32 packs, "
+            "one for each lane of a warp: every thread of a row that exists has one. Threads whose row "
+            "is not below count must be masked by a condition, before they read."
+        )
+        with blamed("out_of_bounds", why):
+            got = kernels.rms_norm(x, weight, 1e-5)
+        expect_near(
+            got, rms_norm(x, weight, 1e-5), F32, f"rms_norm of {count} rows of 128", why=why
+        )
+
+
+@task("14.2")
 def test_eps_stands_under_the_root(part: ModuleType) -> None:
     """eps is added to the mean of the squares, before the root."""
-    x, weight = torch.full((1, 64), 1e-3), torch.ones(64)
+    expect_eps_inside(part, 64)
+
+
+def expect_eps_inside(part: ModuleType, d: int) -> None:
+    """d times 0.001 at eps 3e-6 give 0.5."""
+    x, weight = torch.full((1, d), 1e-3), torch.ones(d)
     got = kernels_of(part).rms_norm(x, weight, 3e-6)
-    what, kinds = "rms_norm of 64 times 0.001, at eps 3e-6", norm_kinds(x, weight, 3e-6)
+    what, kinds = f"rms_norm of {d} times 0.001, at eps 3e-6", norm_kinds(x, weight, 3e-6)
     why = "1e-3 / sqrt(1e-6 + 3e-6) is 0.5."
-    expect_near(got, torch.full((1, 64), 0.5), F32, what, why=why, kinds=kinds)
+    expect_near(got, torch.full((1, d), 0.5), F32, what, why=why, kinds=kinds)
 
 
 @task("14.2")
@@ -80,7 +112,7 @@ def test_rows_of_every_length(part: ModuleType) -> None:
         "is 0 where a row is too long for the registers of so many threads: such a row belongs to the "
         "kernel for any d. Here a row has {:,} numbers."
     )
-    for d in (1, 31, 33, 72, 96, 100, 257, 1000, 1032, 4800, 40_000):
+    for d in (1, 31, 33, 72, 96, 100, 257, 1000, 1032, 4800, 264, 40_000):
         x, weight = random(3 if d < 40_000 else 1, d, seed=d), random(d, seed=1)
         limit = blamed("launch", kept.format(d), where="a block of")
         with blamed("out_of_bounds", why), limit, poisoned():
@@ -88,6 +120,12 @@ def test_rows_of_every_length(part: ModuleType) -> None:
         exact, kinds = rms_norm(x, weight, 1e-5), norm_kinds(x, weight, 1e-5)
         told = counted_squares(got, x, weight, 1e-5) + why
         expect_near(got, exact, F32, f"rms_norm of {list(x.shape)}", why=told, kinds=kinds)
+
+
+@task("14.2")
+def test_eps_of_rows_without_packs(part: ModuleType) -> None:
+    """eps is added to the mean, before the root, also where packs do not fit."""
+    expect_eps_inside(part, 63)
 
 
 @task("14.2")
@@ -132,6 +170,16 @@ def test_the_norm_is_rounded_before_the_weight(part: ModuleType) -> None:
 
 
 @task("14.2")
+def test_nothing_else_is_rounded(part: ModuleType) -> None:
+    """Packs or not, squares, their sum and the scale stay in float32, to the last bit of the result."""
+    kernels = kernels_of(part)
+    for d, dtype in ((520, BF16), (519, BF16), (520, F16), (519, F16)):
+        x, weight = fine(3, d, seed=d, dtype=dtype), fine(d, seed=1, dtype=dtype)
+        got = kernels.rms_norm(x, weight, 1e-5)
+        expect_rounded(got, x, weight, 1e-5, f"rms_norm of 3 rows of {d} in {dtype}")
+
+
+@task("14.2")
 def test_each_number_limits_packs(part: ModuleType) -> None:
     """Each address, the stride and d may forbid packs, alone."""
     kernels = kernels_of(part)
@@ -167,7 +215,9 @@ def test_rows_apart(part: ModuleType) -> None:
         x = laid(random(*shape, dtype=dtype), start=start)
         weight = random(shape[-1], seed=1, dtype=dtype)
         reading = Reading(lambda x, weight=weight: rms_norm(x, weight, 1e-5), {"x": x})
-        got = kernels.rms_norm(x, weight, 1e-5)
+        start_script()
+        with blamed("out_of_bounds", f"{begins(x)} {APART}"):
+            got = kernels.rms_norm(x, weight, 1e-5)
         what = f"rms_norm of {list(shape)} {dtype}, strides {x.stride()}"
         expect_near(got, rms_norm(x, weight, 1e-5), dtype, what, why=APART, reading=reading)
 
@@ -200,6 +250,17 @@ def test_short_rows_share_a_block(part: ModuleType) -> None:
 
 
 @task("14.2")
+def test_many_rows_have_many_threads(part: ModuleType) -> None:
+    """512 rows are not the work of a few blocks of threads that go from one to the next."""
+    dry = part.LayerKernels()
+    for d, pieces in ((128, 16), (127, 127)):  # packs, and numbers
+        x, weight = torch.zeros(512, d, dtype=BF16), torch.ones(d, dtype=BF16)
+        launches = launches_of(lambda x=x, weight=weight: dry.rms_norm(x, weight, 1.0))  # type: ignore[misc]
+        # How many threads share a row is free: a whole block's for 16 packs would be 64 for each.
+        expect_grid_fits(launches, 512 * pieces, f"rms_norm of 512 rows of {d}", most=64)
+
+
+@task("14.2")
 def test_blocks_stay_within_their_bounds(part: ModuleType) -> None:
     """Whatever a row's length, no block has more threads than its kernel's __launch_bounds__."""
     kernels = kernels_of(part)
@@ -207,3 +268,47 @@ def test_blocks_stay_within_their_bounds(part: ModuleType) -> None:
         x, weight = torch.zeros(1, d, dtype=BF16), torch.ones(d, dtype=BF16)
         launches = launches_of(lambda x=x, weight=weight: kernels.rms_norm(x, weight, 1.0))  # type: ignore[misc]
         expect_within_bounds(launches, bounds_of(part), f"rms_norm of a row of {d:,}")
+
+
+@task("14.2")
+def test_many_rows_fit_a_grid(part: ModuleType) -> None:
+    """The norm of every head of a long prompt is a launch that CUDA takes."""
+    dry = part.LayerKernels()
+
+    def launch(count: int, d: int) -> None:
+        dry.rms_norm(torch.zeros(count, d), torch.ones(d), 1.0)
+
+    for d in (4, 3):  # a pack, and none
+        expect_launched(lambda count, d=d: launch(count, d), 300_000)  # type: ignore[misc]
+
+
+@task("14.2")
+def test_a_row_may_begin_beyond_32_bits(part: ModuleType) -> None:
+    """Where a row of x begins is computed in 64 bits."""
+    for d in (32, 31):
+        x, weight, out = random(1, d), torch.ones(d), torch.zeros(2, d)
+
+        def unchanged(out: Tensor = out) -> None:
+            if out[1].any():
+                raise Mismatch("row 1 of the result is the norm of row 0", "no result", "a norm")
+
+        expect_no_wrap(
+            lambda x=x, weight=weight, out=out, d=d: launch_of(part)(  # type: ignore[misc]
+                "rms_norm", x, weight, out, 2, 1, 2**32, d, 1e-5, F32
+            ),
+            unchanged,
+            f"row 1 of {d} numbers, 2**32 of them behind row 0",
+            ROWS_IN_64_BITS,
+        )
+
+
+@task("14.2")
+def test_errors_of_a_launch_are_returned(part: ModuleType) -> None:
+    """What launch() returned is returned, with packs and without."""
+    kernels = kernels_of(part)
+    for d in (64, 63):
+        x, weight = torch.ones(2, d), torch.ones(d)
+        expect_errors_returned(
+            lambda x=x, weight=weight: kernels.rms_norm(x, weight, 1.0),  # type: ignore[misc]
+            f"rms_norm of 2 rows of {d}",
+        )

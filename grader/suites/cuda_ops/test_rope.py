@@ -6,10 +6,11 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import Mismatch, examples, expect, expect_close, expect_equal, task
+from grader.kit import Mismatch, examples, expect, expect_close, expect_equal, start_script, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_errors_returned,
     expect_grid_fits,
     expect_whole_sectors,
     expect_wide,
@@ -21,11 +22,15 @@ from grader.suites.cuda_ops.exact import (
     BF16,
     F32,
     ODD,
+    expect_launched,
+    expect_loads_in_packs,
     heads,
     kernels_of,
     laid,
     only,
     shifted,
+    told_half,
+    what_is_left,
 )
 
 QUARTER = (
@@ -171,12 +176,20 @@ def test_many_tokens_turn(part: ModuleType) -> None:
         kernels.rope(q, k, torch.zeros(tokens, dtype=torch.int64), *QUARTER)
 
     for tokens in (1, 7, 65, count_beyond_grid(turn_many, 20_000)):
+        start_script()
         q, k = random(tokens, 1, 4), random(tokens, 1, 4, seed=1)
-        positions = [i % 3 for i in range(tokens)]
+        before, positions = q.clone(), [i % 3 for i in range(tokens)]
+        right = rope(q, torch.tensor(positions), *QUARTER)
         why = (
             "The last block may have room for tokens that do not exist, and every token has a turn."
         )
-        expect_turned(part, q, k, positions, f"{tokens} tokens", why, *QUARTER)
+        try:
+            expect_turned(part, q, k, positions, f"{tokens} tokens", why, *QUARTER)
+        except Mismatch as error:
+            wrong = ~torch.isclose(q.double(), right, rtol=0.02, atol=0.02).all(dim=(1, 2))
+            if bool((q[wrong] == before[wrong]).all()):
+                error.why = what_is_left(wrong, launches_of(lambda n=tokens: turn_many(n)))  # type: ignore[misc]
+            raise
 
 
 @task("14.5")
@@ -203,7 +216,7 @@ def test_each_number_limits_packs(part: ModuleType) -> None:
         cos, sin = rotary_tables(5, half)
         tables = shifted(cos, 2 * (name == "cos")), shifted(sin, 2 * (name == "sin"))
         what = f"heads of {d}, half {half}, where {name} does not suit packs"
-        with only(name) as why:
+        with only(name, told_half(name, half)) as why:
             expect_turned(part, q, k, [4, 0, 2], what, why, *tables)
 
 
@@ -238,13 +251,16 @@ def test_any_rope(part: ModuleType, case: tuple[Tensor, Tensor, Tensor, int]) ->
 def test_rope_is_one_launch_of_packs(part: ModuleType) -> None:
     """q and k in one launch, 16 bytes at a time, each number read and written once."""
     kernels, positions = kernels_of(part), torch.tensor([4, 1, 7, 0])
-    q, k = random(4, 3, 112, dtype=BF16), random(4, 1, 112, seed=1, dtype=BF16)
-    tables = rotary_tables(8, 56)
-    work = work_of(lambda: kernels.rope(q, k, positions, *tables))
-    what = "rope of 4 tokens of 4 heads of 112"
-    expect_equal(work.launches, 1, f"launches for {what}", why="A second launch costs what k does.")
-    expect_wide(work, 4 * 4 * 112 * 2, what)
-    expect_whole_sectors(work, what, loads=False)  # angles come from a cache
+    for half in (56, 32):
+        q, k = random(4, 3, 112, dtype=BF16), random(4, 1, 112, seed=1, dtype=BF16)
+        tables = rotary_tables(8, half)
+        work = work_of(lambda q=q, k=k, tables=tables: kernels.rope(q, k, positions, *tables))  # type: ignore[misc]
+        what = f"rope of 4 tokens of 4 heads of 112, of which {2 * half} dimensions turn"
+        one = "A second launch costs what k does."
+        expect_equal(work.launches, 1, f"launches for {what}", why=one)
+        expect_wide(work, 4 * 4 * 2 * half * 2, what)
+        expect_whole_sectors(work, what, loads=False)  # angles come from a cache
+        expect_loads_in_packs(work, what)
 
 
 @task("14.5")
@@ -254,3 +270,35 @@ def test_most_threads_turn_something(part: ModuleType) -> None:
     q, k = torch.zeros(1024, 2, 64, dtype=BF16), torch.zeros(1024, 2, 64, dtype=BF16)
     launches = launches_of(lambda: kernels.rope(q, k, positions, *rotary_tables(2, 32)))
     expect_grid_fits(launches, 1024 * 4 * 4, "rope of 1,024 tokens of 4 heads of 64", most=6)
+
+
+@task("14.5")
+def test_positions_of_a_long_context(part: ModuleType) -> None:
+    """A position may be past 2**15 and past 2**16."""
+    q, k, places = random(2, 1, 8), random(2, 1, 8, seed=1), [40_003, 70_001]
+    why = "Positions are int64, and a context may have more tokens than 16 bits count."
+    expect_turned(part, q, k, places, f"tokens at {places}", why, *rotary_tables(70_002, 4))
+
+
+@task("14.5")
+def test_many_tokens_fit_a_grid(part: ModuleType) -> None:
+    """However many tokens there are, their launch is one that CUDA takes."""
+    dry = part.LayerKernels()
+
+    def launch(tokens: int) -> None:
+        q, k = torch.zeros(tokens, 1, 4), torch.zeros(tokens, 1, 4)
+        dry.rope(q, k, torch.zeros(tokens, dtype=torch.int64), *QUARTER)
+
+    expect_launched(launch, 100_000)
+
+
+@task("14.5")
+def test_errors_of_a_launch_are_returned(part: ModuleType) -> None:
+    """What launch() returned is returned, with packs and without."""
+    kernels, where = kernels_of(part), torch.tensor([0])
+    for half in (8, 7):
+        q, k = torch.ones(1, 1, 2 * half), torch.ones(1, 1, 2 * half)
+        expect_errors_returned(
+            lambda q=q, k=k, half=half: kernels.rope(q, k, where, *rotary_tables(1, half)),  # type: ignore[misc]
+            f"rope of a token of 2 heads of {2 * half}",
+        )

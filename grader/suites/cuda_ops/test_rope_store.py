@@ -11,6 +11,7 @@ from grader.kit.cuda_bounds import bounds_of
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_errors_returned,
     expect_grid_fits,
     expect_no_wrap,
     expect_whole_sectors,
@@ -24,22 +25,29 @@ from grader.suites.cuda_ops.exact import (
     BF16,
     F32,
     ODD,
+    expect_launched,
+    expect_loads_in_packs,
     heads,
     kernels_of,
     laid,
     only,
     shifted,
+    told_half,
 )
 from grader.suites.cuda_ops.mistakes import store_kinds
+from grader.suites.cuda_ops.roundings import fine
 
 
 def stored(part: ModuleType, q: Tensor, k: Tensor, v: Tensor, half: int, slots: list[int],
-           what: str, why: str, odd: str = "") -> None:  # fmt: skip
+           what: str, why: str, odd: str = "", at: list[int] | None = None) -> None:  # fmt: skip
     """rope_and_store of these tokens into blocks of 2; q, k, v and both pools are as they must be.
 
-    odd: a table or a pool whose address is no multiple of 16."""
-    positions = torch.tensor([(5 * i + 3) % 11 for i in range(len(q))], dtype=torch.int64)
-    mapping, (cos, sin) = torch.tensor(slots, dtype=torch.int64), rotary_tables(11, half)
+    odd: a table or a pool whose address is no multiple of 16. at: the positions."""
+    positions = torch.tensor(
+        [(5 * i + 3) % 11 for i in range(len(q))] if at is None else at, dtype=torch.int64
+    )
+    mapping = torch.tensor(slots, dtype=torch.int64)
+    cos, sin = rotary_tables(max(at or [10]) + 1, half)
     tables = shifted(cos, 2 * (odd == "cos")), shifted(sin, 2 * (odd == "sin"))
     shape = (max([0, *slots]) // 2 + 2, 2, *k.shape[1:])
     keys, values = (
@@ -109,6 +117,20 @@ def test_many_tokens_are_stored(part: ModuleType) -> None:
 
 
 @task("14.6")
+def test_more_than_a_block_has_threads(part: ModuleType) -> None:
+    """There may be more heads than a block has room for, and more pairs, and more that does not turn."""
+    why = (
+        "A block has up to 256 threads. What is left goes to the next turns of a loop: over pairs, over "
+        "heads, and over the dimensions that do not turn."
+    )
+    for d, half, count, kv_heads in ((2200, 1100, 1, 1), (140, 65, 12, 5)):
+        q = random(2, count, d)
+        k, v = random(2, kv_heads, d, seed=1), random(2, kv_heads, d, seed=2)
+        what = f"storing {count} and {kv_heads} heads of {d}, of which {2 * half} dimensions turn"
+        stored(part, q, k, v, half, [1, 2], what, why)
+
+
+@task("14.6")
 def test_tokens_apart(part: ModuleType) -> None:
     """Tokens of q, k and v are each at a stride of their own, with packs and without."""
     why = "q, k and v are views of something wider, each with a stride of its own: v has v_stride."
@@ -135,7 +157,7 @@ def test_each_number_limits_packs(part: ModuleType) -> None:
             for i, tensor in enumerate(tensors)
         )  # fmt: skip
         what = f"storing heads of {d}, half {half}, where {name} does not suit packs"
-        with only(name) as why:
+        with only(name, told_half(name, half)) as why:
             stored(part, q, k, v, half, [3, 0, 5], what, why, odd=name)
 
 
@@ -153,14 +175,21 @@ def test_any_rope_and_store(part: ModuleType, case: tuple[Tensor, Tensor, Tensor
 def test_rope_and_store_is_one_launch_of_packs(part: ModuleType) -> None:
     """One launch, 16 bytes at a time: q, k and v are read once, q and the pool written once."""
     kernels, positions = kernels_of(part), torch.tensor([4, 1, 7, 0])
-    q, k, v = (random(4, n, 112, seed=n, dtype=BF16) for n in (3, 1, 1))
-    keys, values = torch.zeros(2, 4, 1, 112, dtype=BF16), torch.zeros(2, 4, 1, 112, dtype=BF16)
-    tables, slots = rotary_tables(8, 56), torch.tensor([6, 0, 3, 1])
-    work = work_of(lambda: kernels.rope_and_store(q, k, v, positions, *tables, keys, values, slots))
-    what = "rope and store of 4 tokens of 3, 1 and 1 heads of 112"
-    expect_equal(work.launches, 1, f"launches for {what}", why="One launch in place of three.")
-    expect_wide(work, 4 * 5 * 112 * 2, what)
-    expect_whole_sectors(work, what, loads=False)  # angles come from a cache
+    slots = torch.tensor([6, 0, 3, 1])
+    for half in (56, 32):
+        q, k, v = (random(4, n, 112, seed=n, dtype=BF16) for n in (3, 1, 1))
+        pool = torch.zeros(2, 4, 1, 112, dtype=BF16), torch.zeros(2, 4, 1, 112, dtype=BF16)
+        given = q, k, v, positions, *rotary_tables(8, half), *pool, slots
+        work = work_of(lambda given=given: kernels.rope_and_store(*given))  # type: ignore[misc]
+        what = (
+            "rope and store of 4 tokens of 3, 1 and 1 heads of 112, of which "
+            f"{2 * half} dimensions turn"
+        )
+        one = "One launch in place of three."
+        expect_equal(work.launches, 1, f"launches for {what}", why=one)
+        expect_wide(work, 4 * (3 * 2 * half + 2 * 112) * 2, what)
+        expect_whole_sectors(work, what, loads=False)  # angles come from a cache
+        expect_loads_in_packs(work, what)
 
 
 @task("14.6")
@@ -189,3 +218,71 @@ def test_slots_past_32_bits(part: ModuleType) -> None:
         lambda: expect_equal(bool(keys.any()), False, "whether slot 2**32 is written to the pool"),
         "slot 2**32, with 64 numbers a slot",
     )
+
+
+@task("14.6")
+def test_copies_keep_every_bit(part: ModuleType) -> None:
+    """v, and what does not turn of k, go to their slots bit for bit."""
+    q, k, v = (1e5 * fine(1, 1, 64, seed=seed, dtype=F32) for seed in range(3))
+    keys, values, zero = torch.zeros(1, 1, 1, 64), torch.zeros(1, 1, 1, 64), torch.tensor([0])
+    tables = rotary_tables(1, 8)
+    kernels_of(part).rope_and_store(q, k, v, zero, *tables, keys, values, zero)
+    why = "These numbers have 24 digits, and are too large for 16 bits: they are copied, not computed."
+    what = "the value block after storing a head of 64 in float32"
+    expect_close(values[0, 0], v[0], what, rtol=0, atol=0, why=why)
+    what = "dimensions 16 to 63 of the key block"
+    expect_close(keys[0, 0, :, 16:], k[0, :, 16:], what, rtol=0, atol=0, why=why)
+
+
+@task("14.6")
+def test_angles_stay_in_float32(part: ModuleType) -> None:
+    """Cosines and sines are float32 on the way to the pool, too."""
+    tables = torch.full((1, 8), 1.001953125), torch.ones(1, 8)
+    q, keys, zero = (
+        torch.full((1, 1, 16), 256.0, dtype=BF16),
+        torch.zeros(1, 1, 1, 16),
+        torch.tensor([0]),
+    )
+    k, pool = q.clone(), keys.to(BF16)
+    kernels_of(part).rope_and_store(q, k, q.clone(), zero, *tables, pool, pool.clone(), zero)
+    right = rope(k, zero, *tables)
+    why = (
+        "256 * 1.001953125 - 256 is 0.5. bfloat16 has no number between 1 and 1.0078: with a cosine of "
+        "bfloat16 the difference would be 0."
+    )
+    expect_near(pool[0], right, BF16, "the key block after storing 16 times 256", why=why)
+    expect_near(q, right, BF16, "q after it", why=why)
+
+
+@task("14.6")
+def test_positions_of_a_long_context(part: ModuleType) -> None:
+    """A position may be past 2**15 and past 2**16."""
+    q, k, v = (random(2, 1, 8, seed=seed) for seed in range(3))
+    places = [40_003, 70_001]
+    why = "Positions are int64, and a context may have more tokens than 16 bits count."
+    stored(part, q, k, v, 4, [1, 2], f"storing tokens at {places}", why, at=places)
+
+
+@task("14.6")
+def test_many_tokens_fit_a_grid(part: ModuleType) -> None:
+    """However many tokens there are, their launch is one that CUDA takes."""
+    dry, tables, pool = part.LayerKernels(), rotary_tables(1, 2), torch.zeros(1, 2, 1, 4)
+
+    def launch(tokens: int) -> None:
+        rows, none = torch.zeros(tokens, 1, 4), torch.zeros(tokens, dtype=torch.int64)
+        dry.rope_and_store(rows, rows, rows, none, *tables, pool, pool, none)
+
+    expect_launched(launch, 100_000)
+
+
+@task("14.6")
+def test_errors_of_a_launch_are_returned(part: ModuleType) -> None:
+    """What launch() returned is returned, with packs and without."""
+    kernels, zero = kernels_of(part), torch.tensor([0])
+    for half in (8, 7):
+        q, k, v, *pool = (torch.ones(1, 1, 2 * half) for _ in range(5))
+        given = q, k, v, zero, *rotary_tables(1, half), *(x[None] for x in pool), zero
+        expect_errors_returned(
+            lambda given=given: kernels.rope_and_store(*given),  # type: ignore[misc]
+            f"rope and store of a token of 3 heads of {2 * half}",
+        )

@@ -6,11 +6,13 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, task
+from grader.kit import Mismatch, examples, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
+    expect_errors_returned,
     expect_grid_fits,
+    expect_no_wrap,
     expect_whole_sectors,
     expect_whole_warps,
     expect_wide,
@@ -21,7 +23,19 @@ from grader.kit.cuda_work import (
 from grader.kit.kernels import Reading, expect_near, random, silu_mul
 from grader.kit.poison import poisoned
 from grader.kit.recomputed import never_written
-from grader.suites.cuda_ops.exact import BF16, F32, LIMITED, ODD, kernels_of, laid, only, rows
+from grader.suites.cuda_ops.exact import (
+    BF16,
+    F32,
+    LIMITED,
+    ODD,
+    ROWS_IN_64_BITS,
+    begins,
+    kernels_of,
+    laid,
+    launch_of,
+    only,
+    rows,
+)
 from grader.suites.cuda_ops.mistakes import silu_kinds
 
 
@@ -116,9 +130,10 @@ def test_rows_apart(part: ModuleType) -> None:
     kernels = kernels_of(part)
     for shape, dtype, start in (((3, 2, 64), BF16, 0), ((2, 3, 16), F32, 1), ((3, 16), BF16, 0)):
         x = laid(random(*shape, dtype=dtype), start=start)  # from 1 on no pack fits
-        got = kernels.silu_mul(x)
         what = f"silu_mul of {list(shape)} {dtype}, strides {x.stride()}"
         why = "rows.start() says where a row of x begins; row r of the result begins at r * d."
+        with blamed("out_of_bounds", f"{begins(x)} {why}"):
+            got = kernels.silu_mul(x)
         reading = Reading(silu_mul, {"x": x})
         expect_near(got, silu_mul(x), dtype, what, why=why, reading=reading)
 
@@ -142,3 +157,32 @@ def test_most_threads_have_work(part: ModuleType) -> None:
         what = f"16 rows of 2 x {d:,} in {kind}"
         expect_grid_fits(launches, 16 * pieces, what)
         expect_whole_warps(launches, what)
+
+
+@task("14.4")
+def test_a_row_may_begin_beyond_32_bits(part: ModuleType) -> None:
+    """Where a row of x begins is computed in 64 bits."""
+    for d in (16, 15):  # with packs, and without
+        x, out = torch.ones(1, 2 * d), torch.zeros(2, d)
+
+        def unchanged(out: Tensor = out) -> None:
+            if out[1].any():
+                raise Mismatch("row 1 of the result was made of row 0", "no result", "numbers")
+
+        expect_no_wrap(
+            lambda x=x, out=out, d=d: launch_of(part)(  # type: ignore[misc]
+                "silu_mul", x, out, 2, 1, 2**32, 2 * d, F32
+            ),
+            unchanged,
+            f"row 1 of 2 x {d} numbers, 2**32 of them behind row 0",
+            ROWS_IN_64_BITS,
+        )
+
+
+@task("14.4")
+def test_errors_of_a_launch_are_returned(part: ModuleType) -> None:
+    """What launch() returned is returned, with packs and without."""
+    kernels = kernels_of(part)
+    for d in (16, 15):
+        x = torch.ones(2, 2 * d)
+        expect_errors_returned(lambda x=x: kernels.silu_mul(x), f"silu_mul of 2 rows of 2 x {d}")  # type: ignore[misc]

@@ -108,3 +108,32 @@ def test_sums_are_of_float32(part: ModuleType) -> None:
     x[0, 0] = 4096.0
     why = "float16 and bfloat16 hold 11 and 8 binary digits: 4096 + 1 is 4096 in both."
     expect_sums(sums_of(part).block_sums(x), x, "1,023 ones and 4096", why)
+
+
+@task("14.1")
+def test_what_is_no_number_is_not_lost(part: ModuleType) -> None:
+    """One NaN makes a sum NaN and one infinity makes it infinite, in every thread."""
+    sums = sums_of(part)
+    for value in (float("nan"), float("inf")):
+        x = torch.ones(1, 96)
+        x[0, 40] = value
+        got = sums.block_sums(x)
+        right = torch.full_like(got, value)
+        expect(
+            torch.equal(got.isnan(), right.isnan()) and torch.equal(got.isinf(), right.isinf()),
+            f"the sum of 95 ones and {value} is {got[0, 0, 0]:g} in thread 0",
+            why="A sum has no exceptions: what is no number shows that something went wrong before.",
+        )
+
+
+@task("14.1")
+def test_a_block_needs_few_barriers(part: ModuleType) -> None:
+    """The sum of a block takes a few barriers, however many warps it has."""
+    sums, x = sums_of(part), random(1, 1024)
+    each = work_of(lambda: sums.block_sums(x)).barriers / 2
+    expect(
+        each <= 8,
+        f"{each:g} barriers for the sum over 32 warps",
+        why="At a barrier the whole block waits. Two are enough: all warps write their sums at once, "
+        "and then each adds up all of them. Warps that take turns wait 32 times.",
+    )

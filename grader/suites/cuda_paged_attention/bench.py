@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.kit import expect, note
+from grader.kit import expect, expect_close, note
 from grader.kit.kernels import Pool, expect_near, paged_decode, paged_pool, random
 from grader.kit.recomputed import Kinds
 from yaie.core.batch import AttentionSpec
@@ -138,3 +138,25 @@ def slot(pool: Pool, row: int, position: int) -> tuple[int, int]:
 
 def means(values: list[float], heads: int = 1, dim: int = 256) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)[:, None, None].expand(-1, heads, dim)
+
+
+SLACK = 1e-5
+"""How far a result in float32 may be off before it is rounded."""
+
+
+RARE = 0.01
+"""How many numbers may round the other way, of those that a mistake explains."""
+
+
+def expect_rounded_once(got: Tensor, exact: Tensor, what: str, why: str, kinds: Kinds) -> None:
+    """got is `exact` rounded to its dtype of 16 bits, to the last bit. kinds: mistakes, in float64."""
+    ends = [(exact * factor).to(got.dtype) for factor in (1 - SLACK, 1 + SLACK)]
+    fits = (got >= torch.minimum(*ends)) & (got <= torch.maximum(*ends))
+    right = got.where(fits, exact.to(got.dtype))
+    # A kind must account for what is right, too: many mistakes make some of the same numbers wrong.
+    found = [
+        told
+        for told, compute in kinds.items()
+        if float((compute().to(got.dtype) != got).double().mean()) < RARE
+    ]
+    expect_close(got, right, what, rtol=0, atol=0, why=found[0] if len(found) == 1 else why)

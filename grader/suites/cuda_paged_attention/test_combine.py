@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import examples, note, task
+from grader.kit import examples, expect, note, start_script, task
+from grader.kit.cuda_work import expect_whole_sectors, work_of
 from grader.kit.kernels import expect_near, paged_pool, random
 from grader.kit.recomputed import Kinds
 from grader.suites.cuda_paged_attention.bench import (
     HIDDEN,
     exact_decode,
+    expect_rounded_once,
     joined,
     queries,
     some,
@@ -74,6 +76,13 @@ def test_parts_count_by_their_sums(part: ModuleType) -> None:
     """The share of a part is the sum of its weights, not one part's."""
     out = combined(part, [[1.0, 3.0]], [[8.0, 4.0]], [8])
     why = "Sums 1 and 3 at the same maximum: 1/4 of 8 and 3/4 of 4. Without weights it would be 6."
+    flat = out.flatten()
+    if bool(torch.isclose(flat[:2], torch.tensor(5.0)).all() and flat[2:].isinf().all()):
+        why = (
+            "Elements 0 and 1 are right, the others infinite, and there are 2 parts, which lanes 0 and "
+            "1 take. A lane without a part has the maximum LOWEST, and exp(0 - LOWEST) is infinite: "
+            "weights of the parts are relative to the maximum over all lanes."
+        )
     expect_values(out, [5.0], "two parts with means 8 and 4", why)
 
 
@@ -106,7 +115,7 @@ def test_parts_are_relative_to_one_maximum(part: ModuleType) -> None:
 def test_every_part_counts(part: ModuleType) -> None:
     """However many parts there are, more than a warp's lanes or a block's threads, each counts."""
     passed: list[tuple[Kinds, float]] = []
-    for count, largest in ((33, 32), (66, 65), (66, 0), (140, 139)):
+    for count, largest in ((33, 32), (66, 65), (66, 0), (140, 139), (1100, 1099)):
         sums = [[1.0 + (i % 3) for i in range(count)]]
         values = [[float(i % 7) for i in range(count)]]
         near = [99.0 if abs(i - largest) < 20 else -50.0 for i in range(count)]
@@ -156,16 +165,36 @@ def test_a_sequence_without_keys_gives_zero(part: ModuleType) -> None:
         expect_values(out, [0.0, 0.0], "a sequence of no keys", "0 / 0 would be NaN.")
 
 
+def sink_kinds(parts: int) -> Kinds:
+    """Mistakes with a sink of log 2 beside keys of weight 2 and mean 8, in so many parts."""
+    weights = {
+        "The sink weighed exp(sink) = 2, and the keys, relative to the largest maximum log 2, 1 "
+        "together. The sink is relative to the maximum as they are: exp(sink - maximum).": 2.0,
+        "The sink was left out.": 0.0,
+        "The sink was counted once a lane, 32 times. It is added after the lanes are.": 32.0,
+    }
+    if parts > 1:
+        told = f"A sink a part was counted, {parts} in all. The parts know no sink: it counts once."
+        weights[told] = float(parts)
+    return {told: lambda w=w: torch.tensor(8.0 / (1.0 + w)) for told, w in weights.items()}  # type: ignore[misc]
+
+
 @task("16.4")
 def test_a_sink_counts_once(part: ModuleType) -> None:
     """The sink joins the softmax once, however many parts there are, and relative to the maximum."""
     spec = AttentionSpec(1.0, sinks=torch.tensor([math.log(2.0)]))
     for parts in (1, 3):
+        start_script()
         out = combined(part, [[2.0 / parts] * parts], [[8.0] * parts], [4 * parts], spec=spec)
         why = (
             "Keys weigh 2 together, the sink 2: half of 8 is left. A sink a part would leave less."
+            if parts > 1
+            else "Keys weigh 2, relative to the maximum 0. With the sink, log 2, the largest maximum is "
+            "log 2: keys weigh 2 * exp(0 - log 2) = 1, the sink exp(log 2 - log 2) = 1, and half of 8 "
+            "is left: both are relative to the maximum."
         )
-        expect_values(out, [4.0], f"{some(parts, 'part')} and a sink", why)
+        what = f"{some(parts, 'part')} and a sink of log 2"
+        expect_values(out, [4.0], what, why, sink_kinds(parts))
     spec = AttentionSpec(1.0, sinks=torch.tensor([5.0]))
     out = combined(part, [[1.0]], [[8.0]], [4], maxima=[[5.0]], spec=spec)
     why = "Sums are relative to the maximum 5, and so must be the sink: exp(5 - 5) = 1, as the key."
@@ -221,3 +250,53 @@ def test_the_whole_of_decode(part: ModuleType) -> None:
         max_seq_len=300,
     )  # fmt: skip
     expect_near(out, exact_decode(q, pool, spec), F32, f"decode of lens {lens}", why=HIDDEN)
+
+
+@task("16.4")
+def test_the_result_is_rounded_once(part: ModuleType) -> None:
+    """What the parts add up to is float32, and so is its quotient: only the result is rounded."""
+    generator = torch.Generator().manual_seed(3)
+    parts, dim = 9, 128
+    acc = torch.randn(1, 2, parts, dim, generator=generator)
+    sums = torch.rand(1, 2, parts, generator=generator) + 1.0
+    acc[:, :, 1] -= acc[:, :, 0] * 0.99  # parts of two warps that nearly cancel
+    stats = torch.stack((torch.zeros_like(sums), sums), dim=-1)
+    made = part.Parts(acc, stats, part.Split(parts, 3))
+    lens = torch.tensor([3 * parts], dtype=torch.int32)
+    totals, divisors = acc.double().sum(dim=2), sums.double().sum(dim=2)[..., None]
+    for dtype in (torch.bfloat16, torch.float16):
+        note(f"combine: {parts} parts of 2 heads of {dim}, all maxima 0, {dtype}")
+        out = part.PagedAttention().combine(made, lens, PLAIN, dtype)
+        kinds: Kinds = {
+            "Sum and total were rounded before the division.": lambda d=dtype: (  # type: ignore[misc]
+                totals.to(d).double() / divisors.to(d).double()
+            ),
+            "1 / sum was rounded before it multiplied the total.": lambda d=dtype: (  # type: ignore[misc]
+                totals * (1 / divisors).to(d).double()
+            ),
+        }
+        why = (
+            "What each warp gathers, the sum of all and the quotient are float32. Parts 0 and 1, of two "
+            "warps, nearly cancel here: rounded, they leave another rest."
+        )
+        what = f"{parts} parts in {dtype}"
+        expect_rounded_once(out, totals / divisors, what, why, kinds)
+
+
+@task("16.4")
+def test_each_part_is_read_once(part: ModuleType) -> None:
+    """Each element of acc is loaded by one thread, and neighbours load neighbours."""
+    parts, dim = 66, 128
+    acc, stats = torch.ones(1, 1, parts, dim), torch.ones(1, 1, parts, 2)
+    made = part.Parts(acc, stats, part.Split(parts, 4))
+    lens = torch.tensor([4 * parts], dtype=torch.int32)
+    note(f"combine: {parts} parts of a head of {dim}")
+    work = work_of(lambda: part.PagedAttention().combine(made, lens, PLAIN, F32))
+    stored = acc.numel() * 4
+    # With each element a thread may read its part's maximum and sum, which a cache holds.
+    expect(
+        work.loads.bytes < 4 * stored,
+        f"acc is {stored:,} bytes, and {work.loads.bytes:,} were loaded",
+        why="Warps share the parts: each takes some of them, and what they gather is added up.",
+    )
+    expect_whole_sectors(work, f"combining {parts} parts of {dim}")

@@ -1,5 +1,6 @@
 """Task 16.1: the softmax of a part of the keys."""
 
+import math
 from types import ModuleType
 
 import torch
@@ -7,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.kit import Mismatch, examples, expect, task
-from grader.kit.cuda_work import work_of
-from grader.kit.kernels import expect_near, paged_pool
+from grader.kit.cuda_work import blamed, work_of
+from grader.kit.kernels import Pool, expect_near, paged_pool
 from grader.suites.cuda_paged_attention.bench import (
     F32,
     HIDDEN,
@@ -95,12 +96,29 @@ def test_keys_are_found_through_the_table(part: ModuleType) -> None:
 @task("16.1")
 def test_blocks_of_any_size(part: ModuleType) -> None:
     """A block may have any number of slots, 5 as well as 16."""
-    pool, what = (
-        marked([TURN], block_size=5),
-        "8 keys of zero, values 0 to 7, in blocks of 5: the mean",
-    )
-    why = "5 is no power of two: p & 4 is not p % 5, and a shift is not a division by 5."
-    expect_decode(part, queries(1, 1, 256), pool, spec_of(256), what, why, exact=means([3.5]))
+    for size, length in ((5, TURN), (41, 6 * TURN)):
+        what = f"{length} keys of zero, values 0 to {length - 1}, in blocks of {size}: the mean"
+        why = (
+            f"{size} is no power of two: p & {size - 1} is not p % {size}, and neither a shift nor a "
+            f"product with 1 / {size} in float is a division by {size}."
+        )
+        pool, exact = marked([length], block_size=size), means([(length - 1) / 2])
+        expect_decode(part, queries(1, 1, 256), pool, spec_of(256), what, why, exact=exact)
+
+
+@task("16.1")
+def test_a_pool_of_many_blocks(part: ModuleType) -> None:
+    """The number of a block may be past 2**15: a large pool has more of them."""
+    blocks = torch.zeros(40_000, 1, 1, 16)
+    table = torch.arange(39_968, 40_000, dtype=torch.int32)[None]
+    values = blocks.clone()
+    values[table[0].long(), 0, 0] = torch.arange(32.0)[:, None]
+    pool = Pool(blocks, values, table, torch.tensor([32], dtype=torch.int32))
+    why = "A block table is int32, and so is the number of a block: 16 bits end at 32,767."
+    what = "32 keys of zero in blocks 39,968 to 39,999, values 0 to 31: the mean"
+    exact = means([15.5], dim=16)
+    with blamed("out_of_bounds", why):
+        expect_decode(part, queries(1, 1, 16), pool, spec_of(16), what, why, exact=exact)
 
 
 @task("16.1")
@@ -207,6 +225,34 @@ def test_a_late_maximum_rescales_what_was_summed(part: ModuleType) -> None:
     rising = torch.arange(40) / 4  # 256 * (p / 8) * (1 / 8) / 16
     kinds = team_kinds(torch.stack((rising, -rising)), values)
     expect_decode(part, q, pool, spec_of(256), what, why, kinds=kinds)
+
+
+@task("16.1")
+def test_a_maximum_that_rises_a_little(part: ModuleType) -> None:
+    """However little a maximum rises, what was summed before is rescaled."""
+    pool = in_one_block(4 * TURN)
+    for position in range(4 * TURN):
+        pool.key_blocks[0, position] = 0.004 / 16 * (position // TURN)
+        pool.value_blocks[0, position] = float(position // TURN)
+    scores = 0.004 * torch.arange(4).double().repeat_interleave(TURN)
+    values = torch.arange(4).double().repeat_interleave(TURN)
+    exact = means([float((scores.softmax(0) * values).sum())])
+    why = "Scores rise by 0.004 from turn to turn: a rescale left out is an error of 0.4%."
+    what = "32 keys in 4 turns, whose scores rise by 0.004 and whose values are 0, 1, 2, 3"
+    expect_decode(part, torch.ones(1, 1, 256), pool, spec_of(256), what, why, exact=exact)
+
+
+@task("16.1")
+def test_small_weights_count(part: ModuleType) -> None:
+    """A key counts by its weight, however small that is beside another's."""
+    pool = in_one_block(3 * TURN)
+    pool.value_blocks[0, : 3 * TURN] = 1000.0
+    pool.key_blocks[0, 5], pool.value_blocks[0, 5] = 10 / 16, 0.0
+    small = 23 * math.exp(-10)
+    why = "23 keys weigh exp(-10) = 0.000045 each beside one of weight 1, and have values of 1,000."
+    what = "24 keys, of which number 5 has the score 10 and the value 0"
+    exact = means([1000 * small / (1 + small)])
+    expect_decode(part, torch.ones(1, 1, 256), pool, spec_of(256), what, why, exact=exact)
 
 
 @task("16.1")

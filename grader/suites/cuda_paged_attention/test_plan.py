@@ -51,9 +51,20 @@ def planned_anew(part: ModuleType, *asked: int) -> tuple[int, int] | None:
         return None
 
 
+def expect_split(plan: object, what: str) -> None:
+    """A plan has both of its numbers by name, and they are integers."""
+    numbers = [getattr(plan, name, None) for name in ("parts", "keys_per_part")]
+    if all(isinstance(number, int) for number in numbers):
+        return
+    why = "decode asks a plan for its parts and keys_per_part, and kernels get both as integers."
+    raise Mismatch(f"{what} is no Split", "a Split of two integers", repr(plan)[:100], why)
+
+
 def expect_plan(part: ModuleType, rows: int, max_keys: int, slots: int, why: str) -> None:
     """The plan covers the keys within its bounds, in at most 15% more than the best plan's time."""
-    parts, keys = part.plan_split(rows, max_keys, slots)
+    plan = part.plan_split(rows, max_keys, slots)
+    expect_split(plan, f"plan_split({rows}, {max_keys}, {slots})")
+    parts, keys = plan.parts, plan.keys_per_part
     note(f"plan_split({rows}, {max_keys}, {slots})  # -> ({parts}, {keys})")
     try:
         expect_good(parts, keys, rows, max_keys, slots, why)

@@ -133,3 +133,29 @@ def test_any_keys(part: ModuleType, length: int, rows: list[tuple[int, int]]) ->
     expect_equal(
         prefixes(part, tokens, keys), right, f"common prefixes with (length, place) {rows}"
     )
+
+
+@task("16.5")
+def test_tokens_differ_in_any_bit(part: ModuleType) -> None:
+    """All 32 bits of two tokens are compared: those of large vocabularies differ in the upper ones."""
+    tokens = [2**24 + 1] * 33
+    keys = [
+        [*tokens[:i], tokens[i] ^ (1 << i if i < 31 else -(2**31)), *tokens[i + 1 :]]
+        for i in range(32)
+    ]
+    why = "Row i differs from the tokens in bit i of entry i alone."
+    expect_equal(prefixes(part, tokens, keys), list(range(32)), "common prefixes", why=why)
+
+
+@task("16.5")
+def test_threads_compare_at_once(part: ModuleType) -> None:
+    """Entries are compared side by side, a warp's 32 with one instruction."""
+    tokens = differing_at(-1, 2048)
+    work = work_of(lambda: prefixes(part, tokens, [tokens]))
+    least = 2 * 2048 // 32
+    expect(
+        work.loads.requests <= 2 * least,
+        f"2,048 equal entries take {work.loads.requests:,} loads of a warp; {least} are enough",
+        why="A thread that compares one entry after the other waits for each of its loads, and its warp "
+        f"with it. {BLOCK}.",
+    )
