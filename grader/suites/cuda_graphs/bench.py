@@ -28,6 +28,9 @@ from solutions.cuda_graphs.naive import EagerSteps, draw_one_by_one
 from yaie.core.contracts.graphs import Size
 from yaie.core.step import StepInput
 
+LEFT = 3
+"""The block that stands in all tables behind those of a seat: another request's, which has left."""
+
 
 class Bench:
     """machine: of the part, on `device`. Seats begin with a prompt of one token, drawn or not."""
@@ -43,6 +46,7 @@ class Bench:
         self._eager = EagerSteps(self.plain)
         for machine in (self.machine, self.plain):
             machine.last_tokens.copy_(torch.arange(SEATS + 1) * 5 % 31 + 1)
+            machine.tables.fill_(LEFT)
             machine.num_known[:] = self.lengths
         for seat, length in enumerate(self.lengths.tolist()):
             for column in range(-(-length // BLOCK)):
@@ -56,6 +60,25 @@ class Bench:
         self.lengths[seat] = 0
         for machine in (self.machine, self.plain):
             machine.num_known[seat] = tokens
+
+    def come_back(self, seat: int) -> list[tuple[int, int, int]]:
+        """The entries of a request that was swapped out and takes this seat again: its blocks are others
+        now, with the same keys, and the seat's table holds another request's."""
+        note(f"the request of seat {seat} comes back from the host, in other blocks")
+        self.settle()
+        found = []
+        with self.device.aside():
+            for column in range(int(self._blocks[seat])):
+                block = int(self._order.pop())
+                for machine in (self.machine, self.plain):
+                    old = int(machine.tables[seat, column])
+                    keys = machine.keys[:-1].view(-1, BLOCK)
+                    keys[block] = keys[old]
+                    keys[old] = 0
+                    machine.tables[seat, column] = LEFT
+                    machine.host_tables[seat, column] = block
+                found.append((seat, column, block))
+        return found
 
     @contextmanager
     def running(self) -> Iterator[StandIn]:
@@ -160,6 +183,26 @@ class Bench:
             got, right = self.machine.keys[:-1], self.plain.keys[:-1]
             wrong = (got != right).nonzero().flatten().tolist()
         expect(not wrong, f"the pool's slots {wrong} hold other keys than in an eager run", why=why)
+
+    def misplaced(self, step: StepInput, got: Any, expected: Tensor) -> str:
+        """Whose state stands in the first wrong row, if all rows are states of the step's tokens."""
+        self.settle()
+        with self.device.aside():
+            if not isinstance(got, Tensor) or got.shape != expected.shape:
+                return ""
+            rows, rights = got.tolist(), expected.tolist()
+        if rows == rights or sorted(rows) != sorted(rights):
+            return ""
+        names = [
+            f"seat {seat} at position {start + at}"
+            for seat, start, count in zip(
+                *(x.tolist() for x in (step.seats, step.starts, step.num_tokens)), strict=True
+            )
+            for at in range(count)
+        ]
+        first = next(at for at, row in enumerate(rows) if row != rights[at])
+        other = names[rights.index(rows[first])]
+        return f"Row {first} is the state of {other}, where that of {names[first]} belongs. "
 
     def expect_rows(self, got: Any, expected: Any, what: str, why: str) -> None:
         """A tensor of the device, settled, against rows of the eager run."""

@@ -41,6 +41,7 @@ class StandInEvent:
     def record(self) -> None:
         self._device.refuse_in_capture("an event is recorded", rules.EVENT)
         self._place = self._device.num_queued
+        self._device.num_recorded += 1
 
     def synchronize(self) -> None:
         self._device.refuse_in_capture("an event is waited for", rules.SYNC)
@@ -52,8 +53,8 @@ class StandIn:
     """See `yaie.core.contracts.graphs.Device`.
 
     waited: why the host had to wait for all that was queued, each time. num_queued, num_done: of copies
-    and replays. replayed: graphs by number, in the order in which they were recorded. launches: of
-    kernels by themselves. captured: the graphs that hold something, in order.
+    and replays. num_recorded: of events. replayed: graphs by number, in the order in which they were
+    recorded. launches: of kernels by themselves. captured: the graphs that hold something, in order.
     """
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class StandIn:
         self.launches = 0
         self.waited: list[Wait] = []
         self.replayed: list[int] = []
-        self.num_queued = self.num_done = 0
+        self.num_queued = self.num_done = self.num_recorded = 0
         self.captured: list[StandInGraph] = []
         self._queue: deque[Callable[[], Any]] = deque()
         # By address of the storage. Kept, so that no other tensor takes its place.

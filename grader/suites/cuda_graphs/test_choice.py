@@ -17,7 +17,10 @@ NEW_BLOCKS = "New blocks go with the upload, or by `extend_tables`."
 MOVES = (
     "Blocks are moved before the step is asked for. Its rows are the same single tokens as without."
 )
-NEW = "Seats change hands before the step is asked for. `starts` and `num_known` say what each row is."
+NEW = (
+    "Seats change hands before the step is asked for, so `new` is no reason to refuse it: `starts` and "
+    "`num_known` say what each row is."
+)
 
 
 def asked(bench: Bench, seats: list[int], **changed: Any) -> StepInput:
@@ -186,8 +189,13 @@ def test_which_steps(part: Any) -> None:
             runner = part.GraphRunner(bench.machine, bench.device, sizes, records=False)
             for what, (changed, kind, _, why) in CASES.items():
                 step = noted(bench, asked(bench, [0, 1, 2], **changed), sizes)
+                got = bool(runner.takes(step))
+                if changed and kind == ALONE and not got:
+                    fields = ", ".join(f"`{name}`" for name in changed)
+                    plain = bool(runner.takes(asked(bench, [0, 1, 2])))
+                    why = f"The same step without {fields} is taken. {why}" if plain else why
                 expect_equal(
-                    bool(runner.takes(step)),
+                    got,
                     kind == ALONE or WITH in kinds,
                     f"takes(a step with {what}), with sizes of {' and of '.join(kinds)}",
                     why=why,
@@ -209,6 +217,9 @@ def test_which_steps_it_draws(part: Any) -> None:
                     right = draws and ALONE in kinds
                     which = f"with sizes of {' and of '.join(kinds)}"
                     got = bool(runner.draws(step))
+                    if got and kind == WITH:
+                        size = tuple(SIZES[WITH][0])
+                        why = f"It takes the size {size}, which has no second graph. {why}"
                     expect_equal(got, right, f"draws(a step with {what}), {which}", why=why)
 
 

@@ -40,6 +40,10 @@ CHUNK_LENGTH = (
     "A chunk has as many keys as its last token attends to: all tokens before the chunk, and those of "
     "the chunk itself."
 )
+POSITIONS = (
+    "Each token has a position of its own: those of a chunk of n tokens are start, start + 1, and so on "
+    "to start + n - 1. Here stands the start of each chunk alone, and padding behind them."
+)
 ENTRIES = (
     "How many new table entries there are has nothing to do with how many rows: most steps bring "
     "none, a step at the end of a block brings one for that seat."
@@ -52,6 +56,12 @@ BEGINS = (
     "Attention counts a chunk's queries from where it begins to where the next one begins. The last "
     "chunk ends at its last token, not at the end of the rows; a chunk of padding begins there and "
     "has no tokens. A decode of padding has a row of its own."
+)
+
+ONCE = "Slots are looked up on the host, in every step: once is enough for all of its tokens."
+WIDE = (
+    "All parts are int32, and so is what a step brings: positions, slots, seats, blocks and tokens of a "
+    "large server do not fit fewer bits, nor a float32."
 )
 
 LOOKED_UP = (
@@ -69,8 +79,10 @@ class Told:
     ids: Ints
     nobody: int
     looked_up: bool = False
+    num_asked: int = 0
 
     def slots(self, step: StepInput) -> Ints:
+        self.num_asked += 1
         return self.places
 
     def token_ids(self, step: StepInput) -> Ints:
@@ -96,16 +108,20 @@ def step_of(
     )
 
 
-def told_of(step: StepInput, nobody: int) -> Told:
-    """Slots and tokens, all different, and `~seat` for each decode."""
+def told_of(step: StepInput, nobody: int, first: int = 200) -> Told:
+    """Slots and tokens, all different, and `~seat` for each decode, and for the first token of every
+    other chunk, which has drafts behind it. first: the number from which tokens are counted."""
     count = int(step.num_tokens.sum())
-    ids = np.arange(200, 200 + count, dtype=np.int32)
-    ids[: step.num_decodes] = ~step.seats[: step.num_decodes]
-    return Told(np.arange(300, 300 + 2 * count, 2, dtype=np.int32), ids, nobody)
+    ids = np.arange(first, first + count, dtype=np.int32)
+    begins = step.num_tokens.cumsum() - step.num_tokens
+    known = np.arange(len(begins)) >= step.num_decodes
+    known[step.num_decodes + 1 :: 2] = False
+    ids[begins[~known]] = ~step.seats[~known]
+    return Told(np.arange(first + 100, first + 100 + 2 * count, 2, dtype=np.int32), ids, nobody)
 
 
-def fill_and_check(part: Any, size: Size, step: StepInput, nobody: int) -> None:
-    machine = told_of(step, nobody)
+def fill_and_check(part: Any, size: Size, step: StepInput, nobody: int, first: int = 200) -> None:
+    machine = told_of(step, nobody, first)
     memory = np.full(reference.num_uploaded(size), JUNK, dtype=np.int32)
     shares = np.stack((step.seats, step.starts, step.num_tokens), 1).tolist()
     entries = np.stack((step.table_seats, step.table_columns, step.table_blocks), 1).tolist()
@@ -120,6 +136,7 @@ def fill_and_check(part: Any, size: Size, step: StepInput, nobody: int) -> None:
     for name in ("places", "ids"):
         now, then = getattr(machine, name).tolist(), getattr(told_before, name).tolist()
         expect_equal(now, then, "what the machine has told, after `fill`", why=SENDERS)
+    expect(machine.num_asked == 1, f"`machine.slots` is called {machine.num_asked} times", why=ONCE)
     if not size.chunks:
         expect(not machine.looked_up, "`machine.token_ids` is called", why=LOOKED_UP)
     expect_filled(parts, size, before, told_before)
@@ -140,6 +157,9 @@ def expect_filled(parts: Any, size: Size, step: StepInput, machine: Told) -> Non
             continue  # an empty part
         if size.chunks:
             zone, why = got[size.decodes :], CHUNK_LENGTH if name == "kv_lens" else ZONES
+            starts = step.starts[n:].tolist()
+            if name == "positions" and zone == starts + [0] * (len(zone) - len(starts)):
+                why = POSITIONS
             expect_part(name, "chunk", zone, values[n:].tolist(), padding, why)
         zone, why = got[: size.decodes], LENGTH if name == "kv_lens" else ZONES
         expect_part(name, "decode", zone, values[:n].tolist(), padding, why)
@@ -261,3 +281,24 @@ def test_a_value_for_each_place(part: Any) -> None:
             f"a part of {length} after place(part, {values}, {count}, {zone}, -1)",
             why=STALE if JUNK in array else ZONES,
         )
+
+
+@task("17.2")
+def test_large_numbers(part: Any) -> None:
+    """What a step brings is written as it is, however large the numbers of a server are."""
+    size = Size(2, 40_000, 3)
+    far = 1 << 24
+    step = step_of(
+        [(70_001, 300_001, 1), (70_002, 99_999, 33_001), (70_003, 5, 3)],
+        [(70_002, 66_001, far + 1), (70_003, 300, far + 3)],
+    )
+    machine = told_of(step, 70_009, far + 1)
+    memory = np.zeros(reference.num_uploaded(size), dtype=np.int32)
+    note("fill of (2, 40000, 3): a decode, and chunks of 33,001 and 3 tokens, with large numbers")
+    parts, rights = (reference.parts_of(each, size) for each in (memory, memory.copy()))
+    part.fill(parts, size, step, machine)
+    reference.fill(rights, size, step, told_of(step, 70_009, far + 1))  # type: ignore[arg-type]
+    for name, got, right in zip(parts._fields, parts, rights, strict=True):
+        if wrong := np.flatnonzero(got != right).tolist():
+            first = wrong[0]
+            expect_equal(int(got[first]), int(right[first]), f"`{name}` of row {first}", why=WIDE)

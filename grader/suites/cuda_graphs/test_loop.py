@@ -30,9 +30,14 @@ DRAIN = (
     "A plan of nothing is not in flight: everybody waits for a token that is unread. So the call takes "
     "the oldest step over, and the next one has something to plan."
 )
+IN_FLIGHT = (
+    "A plan that schedules no request is not empty if it moves blocks: it is in flight like any other. "
+    "So the call takes the step before it over, and a later call this one."
+)
 MOVES = (
     "A plan that schedules no request may move blocks. It is sent like any other, and taken over."
 )
+OWN = "What is in flight belongs to a loop: a process may have two, for two models."
 FAILED = (
     "A request that can never run was in no step. Its last output needs no result: tell it in the same "
     "call, once."
@@ -140,6 +145,13 @@ def test_a_plan_of_moves(part: Any) -> None:
     bench.step()
     note("the next plan copies block 10 to block 11")
     bench.scheduler.copies = [(10, 11)]
+    bench.calls.clear()
+    bench.step()
+    calls = [call for call in bench.calls if call in ("execute 3", "result 2")]
+    what = "the calls of step 3, which moves blocks, and of the result before it"
+    expect_equal(
+        calls, ["execute 3", "result 2"], what, why=IN_FLIGHT if len(calls) == 1 else ORDER
+    )
     bench.run()
     sent = [call for call in bench.calls if call.startswith("execute")]
     taken = [call for call in bench.calls if call.startswith("update")]
@@ -164,6 +176,34 @@ def test_a_request_that_can_never_run(part: Any) -> None:
     bench.run()
     count = sum(o.request_id == "r1" for o in bench.outputs)
     expect_equal(count, 1, "outputs of r1, in all", why=FAILED)
+    bench = LoopBench(part)
+    bench.say([1, 2, 0], 2)
+    doomed = bench.say([4, 4], 3)
+    note("the first plan, with which nothing is in flight yet, says that r1 can never run")
+    bench.scheduler.fail = [doomed]
+    told = [(o.request_id, str(o.finish_reason)) for o in bench.step()]
+    expect_equal(told, [("r1", "error")], "what the first call tells", why=FAILED)
+    bench.run()
+
+
+@task("17.7")
+def test_two_loops(part: Any) -> None:
+    """Two loops have steps in flight of their own."""
+    one, other = LoopBench(part), LoopBench(part)
+    requests = [bench.say([1, 2, 0], 3) for bench in (one, other)]
+    one.step()
+    note("the first call of a second loop, which has an engine of its own")
+    try:
+        other.step()
+    except Exception:
+        if "result 1" not in one.calls:
+            raise
+    problem = "the first call of the second loop asks for the result of the first loop's step"
+    expect("result 1" not in one.calls, problem, why=OWN)
+    for bench, request in zip((one, other), requests, strict=True):
+        bench.run()
+        what = "the tokens told, of two loops that take turns"
+        expect_equal(bench.tokens(request), bench.expected(request), what, why=OWN)
 
 
 @task("17.7")

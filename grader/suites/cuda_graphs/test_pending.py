@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch import Tensor
 
 from grader.kit import expect, expect_equal, task
@@ -40,6 +41,7 @@ FEW = (
 )
 
 
+WHOLE = "Draws are int64, as `sample` gives them: an index of an embedding, and of `last_tokens`."
 SENT = (
     "With chunks, a token that control has sent is computed as it was sent. `~seat` in its place says "
     "that the device has drawn it: it is the last token of that seat, also at the beginning of a chunk."
@@ -86,8 +88,10 @@ def test_the_drawn_token_is_the_next_one(part: Any) -> None:
             step = bench.step(5, 3)
             _, drawn = bench.eager(step)
             bench.upload(padded, Size(2), step)
-            bench.expect_rows(padded.draw(padded.forward()), drawn, "the draws", "")
+            got = padded.draw(padded.forward())
+            bench.expect_rows(got, drawn, "the draws", "")
             bench.expect_state(SCATTER, COUNTED)
+            expect_equal(got.dtype, torch.int64, "the dtype of the draws", why=WHOLE)
 
 
 @task("17.3")
@@ -198,6 +202,7 @@ def test_tokens_that_the_device_knows(part: Any) -> None:
     with bench.running():
         padded = padded_of(part, bench, size)
         chunks_and_check(bench, padded, size, bench.step(0, 2, chunks={4: 5}))
+        chunks_and_check(bench, padded, size, bench.step(11, chunks={9: 2}, drafts={9: (5,)}))
         step = bench.step(2, chunks={0: 3, 4: 2}, drafts={0: (9, 0)})
         chunks_and_check(bench, padded, size, step)
         step = bench.step(4, chunks={2: 2, 0: 4}, drafts={2: (30,), 0: (1, 2, 3)})

@@ -1,13 +1,19 @@
 """Task 17.4: recordings, and the memory they take."""
 
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 from torch import Tensor
 
-from grader.kit import Mismatch, expect, expect_equal, note, task
+from grader.kit import Mismatch, expect, expect_equal, note, start_script, task
 from grader.suites.cuda_graphs.bench import Bench, alone, lent
+from grader.suites.cuda_graphs.machine import Machine
 from grader.suites.cuda_graphs.pool import Pool
 from grader.suites.cuda_graphs.rules import FIXED, WARM_UP
+from grader.suites.cuda_graphs.still import StillDevice, StillStep
 from grader.suites.cuda_graphs.waited import expect_no_wait
 from solutions import cuda_graphs as reference
 from yaie.core.contracts.graphs import Size
@@ -41,6 +47,13 @@ LAUNCHES = (
     "A replay launches all kernels with one call. What is computed beside it is launched one by one, "
     "which is what a graph is there to save."
 )
+
+ASCENDING = "The runner's sizes stay in ascending order: each step looks for its own in them."
+RAISES = (
+    "The engine tries a recording at start. If it raises, the engine says why, and launches steps as "
+    "before: an error that is caught here leaves a size that nobody knows to be slow, or wrong."
+)
+WARM_STATES = "The states that the warm-up has computed are of no use: let them go, by name too."
 
 DRAWS_AND_MORE = 512
 """Bytes that recordings of 8, 4, 2 and 1 rows may keep: half of the hidden states of the largest."""
@@ -220,13 +233,88 @@ def test_the_largest_comes_first(part: Any) -> None:
         expect_equal(
             sorted(rows), [1, 2, 4, 8, 10], "numbers of rows that have run before", why=WARM_UP
         )
+        expect_equal(list(steps.sizes), sizes, "`sizes` of the runner afterwards", why=ASCENDING)
+
+
+@task("17.4")
+def test_the_most_rows_come_first(part: Any) -> None:
+    """With sizes for chunks too, `prepare` goes by the rows, the most of them first."""
+    sizes = [Size(1), Size(0, 4, 2), Size(8), Size(4, 8, 2), Size(16), Size(0, 20, 9)]
+    note(f"GraphRunner of sizes {[tuple(size) for size in sizes]}, not recorded")
+    with lent(part, "17.4 alone"):
+        runner = part.GraphRunner(Machine(), StillDevice(), sizes, records=False)
+        for time in ("once", "once more"):
+            ready = [tuple(size) for size in runner.prepare()]
+            right = [tuple(size) for size in sizes[::-1]]
+            expect_equal(ready, right, f"the sizes in the order of `prepare`, {time}", why=ORDER)
+            what = "`sizes` of the runner afterwards"
+            expect_equal(list(runner.sizes), sizes, what, why=ASCENDING)
+
+
+class CannotBeRecordedError(RuntimeError):
+    """What a step raises."""
+
+
+@dataclass
+class Unfit:
+    """A method that raises in one call. num_calls: so far."""
+
+    method: Callable[..., Any]
+    times: int
+    num_calls: int = 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.num_calls += 1
+        if self.num_calls == self.times:
+            raise CannotBeRecordedError("it cannot be recorded")
+        return self.method(*args)
+
+
+@task("17.4")
+def test_a_step_that_cannot_be_recorded(part: Any) -> None:
+    """A Recording raises what its step raises, in the warm-up or in a capture."""
+    for bad in ("forward", "draw"):
+        for times in (1, 2):
+            start_script()
+            note(f"a step whose `{bad}` raises in call {times}")
+            step = StillStep(Size(2), reference.num_uploaded(Size(2)))
+            unfit = Unfit(getattr(step, bad), times)
+            setattr(step, bad, unfit)
+            raised = False
+            try:
+                part.Recording(step, StillDevice(), None, 12)
+            except CannotBeRecordedError:
+                raised = True
+            problem = f"`{bad}` of the step raises, and Recording does not"
+            expect(raised or unfit.num_calls < times, problem, why=RAISES)
+
+
+@task("17.4")
+def test_states_of_the_warm_up_go(part: Any) -> None:
+    """Of the step that warms up nothing is kept: its memory is none of the pool's."""
+    step, made = StillStep(Size(2), reference.num_uploaded(Size(2))), []
+    forward = step.forward
+
+    def noted() -> Tensor:
+        hidden = forward()
+        made.append(ref(hidden))
+        return hidden
+
+    step.forward = noted  # type: ignore[method-assign]
+    note("a Recording of a step, whose states are watched")
+    kept = part.Recording(step, StillDevice(), None, 12)
+    gc.collect()
+    alive = sum(one() is not None for one in made)
+    problem = f"of {len(made)} tensors of states, made by `forward`, {alive} are still there"
+    expect(alive <= 1, problem, why=WARM_STATES)
+    del kept
 
 
 @task("17.4")
 def test_a_step_with_chunks_has_one_graph(part: Any) -> None:
     """A step with chunks is warmed up and recorded without a draw, in the same pool, and replays."""
     bench, size = Bench((1, 3)), Size(2, 8, 3)
-    bench.begin(4, 12)
+    bench.begin(4, 15)
     with bench.running() as device:
         pool = device.pool()
         recording = recorded(part, bench, size, pool)
@@ -239,7 +327,7 @@ def test_a_step_with_chunks_has_one_graph(part: Any) -> None:
         expect_equal(len(device.captured), 3, "graphs of both sizes", why=ONE_GRAPH)
         limit = DRAWS_AND_MORE // 2
         expect(pool.in_use <= limit, f"{pool.in_use} bytes of the pool are still in use", why=KEPT)
-        for chunk in (5, 2, 5):
+        for chunk in (5, 2, 8):
             step = bench.step(0, chunks={4: chunk})
             hidden, drawn = bench.eager(step)
             bench.upload(recording, size, step)

@@ -28,6 +28,10 @@ WHOLE_TABLES = (
     "The buffer has room for as many new entries as rows. A request that comes back from the host "
     "brings its whole table: then all entries go by `extend_tables`, before the step."
 )
+BACK = (
+    "A request that comes back reads its whole table in this step. Entries that do not go with the "
+    "upload have to be in the tables before the step is queued."
+)
 OF_ITS_OWN = "It is a launch and an upload of its own: as many entries as rows go with the step"
 SENDERS = "The step is the sender's: what differs from it goes into a StepInput of its own."
 SMALLEST = "Each row costs: a step takes the smallest size that holds it, and its entries go along."
@@ -59,6 +63,8 @@ def carry_out_chunks(bench: Bench, runner: Any, step: StepInput, why: str = OWN_
     before = deepcopy(step)
     got = runner.forward(step)
     expect_unchanged(step, before, "forward", SENDERS)
+    if told := bench.misplaced(step, got, hidden):
+        why = f"{told}{OWN_TOKENS}"
     bench.expect_rows(got, hidden, f"the hidden states of step {step.step}", why)
     expect_equal(bench.draw(step, got), drawn, f"the draws of step {step.step}", why=why)
 
@@ -171,6 +177,29 @@ def test_more_entries_than_rows(part: Any) -> None:
 
 
 @task("17.5")
+def test_a_request_that_returns_is_in_the_step(part: Any) -> None:
+    """The table of a request that comes back is there when its own token is computed; with chunks the
+    size has an entry for each row."""
+    bench = Bench((17, 2))
+    bench.begin(4, 20)
+    with bench.running(), lent(part, "17.5"):
+        runner = runner_of(part, bench, [*alone(1, 2), Size(1, 8, 2)])
+        for seats, back in (((0, 1), 0), ((0,), 0)):
+            entries = bench.come_back(back)
+            carry_out(bench, runner, *seats, entries=entries, why=BACK)
+        before = bench.machine.entered
+        step = bench.step(
+            1, chunks={4: 8}, entries=[(9, column, 60 + column) for column in range(4)]
+        )
+        carry_out_chunks(bench, runner, step, WHOLE_TABLES)
+        what = (
+            f"calls of extend_tables for {len(step.table_seats)} new entries, in a size of 9 rows"
+        )
+        expect_equal(bench.machine.entered - before, 0, what, why=f"{OF_ITS_OWN}.")
+        bench.expect_state(WHOLE_TABLES)
+
+
+@task("17.5")
 def test_recorded_when_first_needed(part: Any) -> None:
     """A size that is not ready is recorded when a step needs it, and the step is right."""
     bench = Bench()
@@ -209,6 +238,13 @@ def test_states_of_the_tokens_of_the_step_alone(part: Any) -> None:
         drafts = {1: (3, 1, 2), 7: (0,)}
         step = bench.step(0, 5, 6, chunks={1: 4, 7: 2}, drafts=drafts)
         carry_out_chunks(bench, runner, step)
+        bench.expect_state(OWN_TOKENS)
+    bench = Bench((1, 3))
+    bench.begin(4, 9)
+    with bench.running(), lent(part, "17.5"):
+        runner = runner_of(part, bench, [Size(3, 8, 3)])
+        carry_out_chunks(bench, runner, bench.step(chunks={4: 4}))  # no decodes, and room for some
+        carry_out_chunks(bench, runner, bench.step(1, 0, chunks={4: 5}))
         bench.expect_state(OWN_TOKENS)
 
 

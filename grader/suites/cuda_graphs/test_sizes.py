@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from grader.kit import expect_equal, task
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grader.kit import examples, expect, expect_equal, start_script, task
 from grader.suites.cuda_graphs.bench import alone
 from yaie.core.contracts.graphs import Size
 
@@ -15,6 +18,11 @@ ROOM = (
     "chunks, each on its own: rows of one zone are of no use to the other."
 )
 NONE = "A step that no size holds is launched as it is: the answer is None."
+FIRST = (
+    "All sizes are looked at in their order, which is that of their rows. The first that holds the step "
+    "is the smallest, whatever it has more of: one with chunks may hold a step of decodes."
+)
+INTEGERS = "A number of rows is Python's int: NumPy's are another type."
 SIZES = (
     "1, 2 and 4 for the few, then each multiple of 8, so no step carries more than 7 rows of padding; "
     "and the largest step there can be, which would have no graph otherwise. Nothing larger is ever "
@@ -31,6 +39,12 @@ def test_sizes(part: Any) -> None:
     for largest, sizes in rights.items():
         got = part.padded_sizes(largest)
         expect_equal(list(got), sizes, f"padded_sizes({largest})", why=SIZES)
+    for largest in range(1, 41):
+        sizes = sorted({*(n for n in eights if n <= largest), largest})
+        got = list(part.padded_sizes(largest))
+        expect_equal(got, sizes, f"padded_sizes({largest})", why=SIZES)
+        foreign = {type(size).__name__ for size in got if not isinstance(size, int)}
+        expect(not foreign, f"padded_sizes({largest}) has sizes of {foreign}", why=INTEGERS)
 
 
 @task("17.1")
@@ -77,3 +91,30 @@ def test_no_size(part: Any) -> None:
         got = part.size_for(sizes, needed)
         what = f"size_for({[tuple(size) for size in sizes]}, {tuple(needed)})"
         expect_equal(got, None, what, why=NONE)
+
+
+@task("17.1")
+def test_any_sizes(part: Any) -> None:
+    """`size_for` gives the first size with room for the step, whatever kinds of sizes there are."""
+    any_sizes(part)
+
+
+@examples(60)
+@given(data=st.data())
+def any_sizes(part: Any, data: st.DataObject) -> None:
+    few = st.integers(0, 4)
+    mixed = st.tuples(few, st.integers(4, 12), st.integers(1, 4))
+    kinds = st.integers(1, 9).map(Size) | mixed.map(lambda each: Size(*each))
+    sizes = data.draw(st.lists(kinds, min_size=1, max_size=6, unique_by=lambda size: size.rows))
+    sizes.sort(key=lambda size: size.rows)
+    chunks = data.draw(st.integers(0, 2))
+    tokens = data.draw(st.integers(2 * chunks, 9)) if chunks else 0
+    needed = Size(data.draw(st.integers(0 if chunks else 1, 6)), tokens, chunks)
+    holds = (
+        size
+        for size in sizes
+        if all(there >= asked for there, asked in zip(size, needed, strict=True))
+    )
+    start_script()
+    what = f"size_for({[tuple(size) for size in sizes]}, {tuple(needed)})"
+    expect_equal(part.size_for(sizes, needed), next(holds, None), what, why=FIRST)

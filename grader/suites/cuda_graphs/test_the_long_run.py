@@ -21,6 +21,10 @@ from solutions import cuda_graphs as reference
 from yaie.core.contracts.graphs import Size
 
 MANY = 1001
+KNOWN_NOW = (
+    "`num_known` changes from step to step: control sends prompts, and tokens that were drawn. Look it "
+    "up for each step."
+)
 EVERY = "There may be as many sizes as a server is started with; the one that is needed may be the last."
 
 
@@ -147,6 +151,22 @@ def test_each_step_is_sized_by_itself(part: Any) -> None:
             note(f"takes({told})  # -> {answers[-1]}")
         what = "takes(step) for steps of 1, 3 and 2 seats, of at most 2"
         expect_equal(answers, [True, False, True], what)
+
+
+@task("17.5")
+def test_what_control_has_sent_is_looked_up_each_time(part: Any) -> None:
+    """A step takes its size by what control has sent by then."""
+    bench = Bench((4, 4))
+    with bench.running(), lent(part, "17.5"):
+        note("GraphRunner of sizes [(2, 0, 0)] (decodes, tokens, chunks), not recorded")
+        runner = part.GraphRunner(bench.machine, bench.device, alone(2), records=False)
+        for known in (4, 7, 5, 8):
+            bench.machine.num_known[:2] = known
+            step = asked(bench, [0, 1], starts=np.full(2, 5, np.int32))
+            got, told = bool(runner.takes(step)), f"control has sent {known} tokens of each seat"
+            note(f"takes(a step of seats 0 and 1 from position 5 on), {told}  # -> {got}")
+            what = f"takes(a step from position 5 on) when {told}"
+            expect_equal(got, known <= 5, what, why=KNOWN_NOW)
 
 
 @task("17.5")

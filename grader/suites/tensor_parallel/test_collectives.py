@@ -6,7 +6,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from grader.kit import Mismatch, expect_close, expect_equal, note, start_script, task
+from grader.kit import Mismatch, expect, expect_close, expect_equal, note, start_script, task
 from grader.kit.rank_links import SimLink, run_on
 from grader.kit.rank_processes import RankProcesses
 from grader.kit.script import show
@@ -21,6 +21,7 @@ from grader.suites.tensor_parallel.bench import (
     most_bytes,
 )
 from grader.suites.tensor_parallel.sent_kinds import TWO_ROUNDS, expect_few_bytes
+from grader.suites.tensor_parallel.test_reduce_scatter import ONE_RING
 from solutions.tensor_parallel.one_process import reduced
 
 SAME_BITS = (
@@ -28,14 +29,38 @@ SAME_BITS = (
     "and copied from there: otherwise the ranks drift apart, and one day draw different tokens."
 )
 ONCE_EACH = "In each step a rank passes on one rank's tensor: size - 1 sends are enough."
+AS_IT_IS = "Numbers are sent in the dtype of the tensor: in a wider one they are more bytes."
 IN_ORDER = "Place r of the result is rank r's tensor, whenever it arrived."
+
+
+PASSED_ON = "In each step a rank passes on the chunk that it received in the step before."
+BEFORE = -1000.0
+"""What stands in the other ranks' chunks before they are gathered."""
+OWN = (
+    "Place {0} of the result of rank {0} is not its own tensor, on none of the ranks: its own tensor "
+    "belongs to the result too, and is the first that a rank sends."
+)
+
+
+def added(x: Tensor) -> str:
+    """That what arrived was added to what was there, if that explains all that is wrong; else ""."""
+    wrong = [(place, got) for place, got in enumerate(x.tolist()) if got != place]
+    if not wrong or any(
+        got - place not in (BEFORE, 2 * BEFORE, 3 * BEFORE) for place, got in wrong
+    ):
+        return ""
+    place, got = wrong[0]
+    return (
+        f"Place {place} was {BEFORE:g} before, and {place} arrived. Here they are added, to {got:g}. "
+        "What arrives replaces what is there."
+    )
 
 
 def completed(part: ModuleType, n: int, size: int) -> list[Tensor]:
     """x on every rank after gather_chunks; before it only the own chunk was there."""
 
     def work(link: SimLink) -> Tensor:
-        x = torch.full((n,), -1.0)
+        x = torch.full((n,), BEFORE)
         held = chunk(n, link.rank, size)
         x[held] = torch.arange(n, dtype=torch.float32)[held]
         part.Ring(link).gather_chunks(x)
@@ -55,8 +80,8 @@ def test_every_rank_gets_all_chunks(part: ModuleType) -> None:
         for n in (size, 3 * size, size + 1, 2 * size - 1, 1, 0):
             for rank, x in enumerate(completed(part, n, size)):
                 what = f"x on rank {rank} of {size} after gather_chunks (chunk r held places of rank r)"
-                why = "In each step a rank passes on the chunk that it received in the step before."
-                expect_equal(x.tolist(), [float(place) for place in range(n)], what, why=why)
+                right = [float(place) for place in range(n)]
+                expect_equal(x.tolist(), right, what, why=added(x) or PASSED_ON)
 
 
 def expect_same_bits(x: Tensor, first: Tensor, what: str) -> None:
@@ -119,6 +144,10 @@ def test_all_reduce_sends_less_than_twice_the_tensor(part: ModuleType) -> None:
             most = 2 * most_bytes(n, size)
             what = f"all_reduce of {n} numbers on {size} ranks"
             expect_few_bytes(sent, most, what, -(-n // size), 2 * (size - 1), TWO_ROUNDS)
+    narrow = [marked(8, rank, torch.bfloat16) for rank in range(2)]
+    _, sent = on_all(part, "all_reduce", narrow)
+    what = f"all_reduce of 8 numbers of bfloat16 on 2 ranks: {max(sent)} bytes sent by a rank"
+    expect(max(sent) <= 16, f"{what}, where 16 are enough", why=AS_IT_IS)
 
 
 @task("20.3")
@@ -133,7 +162,10 @@ def test_all_gather_is_in_the_order_of_the_ranks(part: ModuleType) -> None:
             for rank, x in enumerate(got):
                 what = f"all_gather of {list(shape)}, on rank {rank} of {size}"
                 expect_equal(list(x.shape), [size, *shape], f"{what}: its shape", why=IN_ORDER)
-                expect_equal(x.tolist(), torch.stack(own).tolist(), what, why=IN_ORDER)
+                others = [torch.equal(got[r][s], own[r]) for r in range(size) for s in range(size)]
+                lacks_own = not any(others) and n > 0 and got[0].shape == (size, *shape)
+                why = OWN.format(rank) if lacks_own else IN_ORDER
+                expect_equal(x.tolist(), torch.stack(own).tolist(), what, why=why)
                 expect_equal(given[rank].tolist(), own[rank].tolist(), f"{what}: x afterwards")
             what = f"all_gather of {n} numbers on {size} ranks"
             expect_few_bytes(sent, (size - 1) * n * 8, what, n, size - 1, ONCE_EACH)
@@ -151,6 +183,36 @@ def test_tensors_need_not_lie_in_one_piece(part: ModuleType) -> None:
         expect_close(got[1], torch.stack(own), f"all_gather {of}", rtol=0, atol=0)
         got, _ = on_all(part, "all_reduce", given)
         expect_close(got[1], reduced(own), f"all_reduce {of}")
+
+
+@task("20.3")
+def test_one_ring_for_all_sums(part: ModuleType) -> None:
+    """A ring sums and gathers one tensor after the other, of any shape and dtype."""
+    dtypes = (torch.float32, torch.int64, torch.bfloat16, torch.float32)
+    shapes = ((2, 3), (2, 3), (6,), (3, 5))
+
+    def work(link: SimLink) -> list[Tensor]:
+        ring, made = lent_ring(part, link), []
+        for shape, dtype in zip(shapes, dtypes, strict=True):
+            n = torch.Size(shape).numel()
+            for name in ("all_gather", "all_reduce"):
+                note(f"rank {link.rank} calls {name} of {list(shape)}, {dtype}, on its ring")
+                given = (marked(n, 0, dtype) + link.rank).view(shape)
+                made.append(getattr(ring, name)(given).clone())
+        return made
+
+    got, _ = run_on(part, 2, work)
+    for number, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True)):
+        own = [(marked(torch.Size(shape).numel(), 0, dtype) + rank).view(shape) for rank in (0, 1)]
+        for name, right, x in (
+            ("all_gather", torch.stack(own), got[1][2 * number]),
+            ("all_reduce", own[0] + own[1], got[1][2 * number + 1]),
+        ):
+            what = (
+                f"{name} of {list(shape)}, {dtype}, call {number + 1} of one ring, on rank 1 of 2"
+            )
+            expect_equal(x.dtype, dtype, f"{what}: its dtype", why=ONE_RING)
+            expect_equal(x.tolist(), right.tolist(), what, why=ONE_RING)
 
 
 @task("20.3")

@@ -15,6 +15,10 @@ TOKENS = (
     "prompt's chunk weighs as much as hundreds of decodes."
 )
 BEST = "The largest run is as small as it can be: try limits, and see how many runs each needs."
+JUST_AS_MANY = (
+    "Each run ends where one more row would make it {0} tokens, which is the smallest limit that few "
+    "enough runs can keep. A run may have just as many tokens as the limit."
+)
 ALL = "Every row is in one run, in its order, and no run is empty."
 
 
@@ -30,7 +34,13 @@ def cut_by(part: ModuleType, num_tokens: list[int], count: int) -> list[range]:
     expect(all(len(run) for run in got), f"{what}: {got} has an empty run", why=ALL)
     rows = [row for run in got for row in run]
     expect_equal(rows, list(range(len(num_tokens))), f"rows of the runs of {what}", why=ALL)
-    expect(len(got) <= count, f"{what}: {len(got)} runs, which is more than {count}")
+    if len(got) > count:
+        sums = [sum(num_tokens[row] for row in run) for run in got]
+        limit = smallest_largest_run(num_tokens, count) if len(num_tokens) < 10 else 0
+        ends = [total + num_tokens[run.stop] for total, run in zip(sums, got[:-1], strict=False)]
+        told = f"{what}: {len(got)} runs, of {sums} tokens, which is more than {count}"
+        is_cut_early = set(ends) == {limit}
+        expect(False, told, why=JUST_AS_MANY.format(limit) if is_cut_early else "")
     return got
 
 

@@ -6,7 +6,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from grader.kit import expect, expect_equal, task
+from grader.kit import expect, expect_equal, note, task
 from grader.kit.rank_links import SimLink, run_on
 from grader.kit.ranks import Ranks
 from grader.suites.tensor_parallel.bench import DIGITS, SIZES, chunk, marked, most_bytes
@@ -88,3 +88,62 @@ def test_one_rank_has_the_sum_already(part: ModuleType) -> None:
     """On one rank reduce_scatter sends nothing and changes nothing."""
     got, ranks = scattered(part, 3, 1)
     expect_equal((got[0].tolist(), ranks.sent), ([1, 2, 3], [0]), "x and bytes sent, on one rank")
+
+
+ONE_RING = (
+    "A ring serves for as long as its ranks run, with tensors of any length and dtype. What is made for "
+    "one call, its chunks and its memory, does not fit another."
+)
+CALLS = ((4, torch.float32), (11, torch.float32), (2, torch.float64), (7, torch.int64))
+
+
+@task("20.2")
+def test_one_ring_for_all_tensors(part: ModuleType) -> None:
+    """A ring takes one vector after the other, of any length and dtype."""
+
+    def work(link: SimLink) -> list[Tensor]:
+        ring, made = part.Ring(link), []
+        for n, dtype in CALLS:
+            note(f"rank {link.rank} calls reduce_scatter of {n} numbers of {dtype} on its ring")
+            made.append(marked(n, link.rank, dtype))
+            ring.reduce_scatter(made[-1])
+        return made
+
+    got, _ = run_on(part, 3, work)
+    for number, (n, dtype) in enumerate(CALLS):
+        for rank, made in enumerate(got):
+            held = chunk(n, rank, 3)
+            expected = [111 * (place + 1) for place in range(n)[held]]
+            what = f"chunk {rank} of {n} numbers of {dtype}, in call {number + 1} of one ring"
+            expect_equal(made[number][held].tolist(), expected, what, why=ONE_RING)
+
+
+KEPT = (
+    "Numbers are added as they are, in the dtype of the tensor: no digit is lost on the way, and NaN "
+    "and infinity are in the sum."
+)
+
+
+@task("20.2")
+def test_sums_keep_their_digits(part: ModuleType) -> None:
+    """reduce_scatter adds in the dtype of the vector: large integers, last digits, NaN and infinity."""
+    inf, nan = float("inf"), float("nan")
+    rows: list[tuple[torch.dtype, list[float], list[float]]] = [
+        (torch.int64, [2**60 + 1, 2**53 + 1], [5, 2]),
+        (torch.float64, [1 + 2.0**-50, 3.0], [2.0**-51, 2.0**-50]),
+        (torch.float32, [1.0, inf], [nan, 1.0]),
+    ]
+    for dtype, one, other in rows:
+        given = [torch.tensor(one, dtype=dtype), torch.tensor(other, dtype=dtype)]
+
+        def work(link: SimLink, given: list[Tensor] = given) -> Tensor:
+            x = given[link.rank].clone()
+            note(f"rank {link.rank} calls reduce_scatter of {x.tolist()}, of {x.dtype}")
+            part.Ring(link).reduce_scatter(x)
+            return x
+
+        got, _ = run_on(part, 2, work)
+        for rank, x in enumerate(got):
+            right = str((given[0] + given[1])[rank].item())
+            what = f"chunk {rank}, one number of {dtype}, on rank {rank} of 2"
+            expect_equal(str(x[rank].item()), right, what, why=KEPT)

@@ -35,6 +35,11 @@ ASKED_ROWS = (
     "A rank adds zeros for the tokens of other ranks, whatever its own rows hold. 0 * NaN is NaN: put "
     "zeros in, rather than multiply by 0."
 )
+MAY_WRITE = (
+    "`all_reduce` may write to what it is given. A slice of the table is the table's own memory: give "
+    "it rows that were made for this call."
+)
+AS_THEY_ARE = "The rows of the tokens come as they are, whatever numbers are in them."
 HELD = "The table holds `len(table)` tokens from `first` on; shares need not be equal."
 
 
@@ -126,13 +131,30 @@ def test_a_product_sends_its_result_once(part: ModuleType) -> None:
         expect_equal([y.dtype for y in got], [dtype] * size, "dtype of the result on each rank")
 
 
+class Scribbling:
+    """A group that leaves nonsense in what an all-reduce was given, as it may."""
+
+    def __init__(self, group: SimGroup) -> None:
+        self.rank, self.size = group.rank, group.size
+        self._group = group
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        total = self._group.all_reduce(x).clone()
+        x.fill_(math.nan)
+        return total
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        return self._group.all_gather(x)
+
+
 def looked_up(
     part: ModuleType, size: int, table: Tensor, ids: Tensor
 ) -> tuple[list[Tensor], list[Tensor], Ranks]:
     """(VocabEmbedding on every rank, the tables afterwards, the ranks), each with its share."""
     tables = [cut(table, rank, size, dim=0).clone() for rank in range(size)]
 
-    def work(group: SimGroup) -> Tensor:
+    def work(own: SimGroup) -> Tensor:
+        group = Scribbling(own)
         first = reference.share(len(table), group.rank, size).start
         note(f"rank {group.rank} looks up {ids.tolist()}; its table begins at token {first}")
         embedding: Callable[[Tensor], Tensor] = part.VocabEmbedding(
@@ -191,7 +213,8 @@ def expect_rows(part: ModuleType, size: int, vocab: int, ids: Sequence[int]) -> 
         told, why = why_row(got, rank, ids, table)
         expect_close(x, table[given], f"{what}: {told}" if told else what, rtol=0, atol=0, why=why)
         held = cut(table, rank, size, dim=0)
-        expect(torch.equal(tables[rank], held), f"the lookup has changed the table of rank {rank}")
+        problem = f"the lookup has changed the table of rank {rank}"
+        expect(torch.equal(tables[rank], held), problem, why=MAY_WRITE)
     expect_equal(given.tolist(), list(ids), "the token ids afterwards")
     return ranks
 
@@ -228,6 +251,24 @@ def test_rows_that_are_not_looked_up_do_not_matter(part: ModuleType) -> None:
     for rank, x in enumerate(got):
         what = f"embedding of [5, 2], where all other rows are [nan, inf], on rank {rank} of 2"
         expect_equal(x.tolist(), [[3.0, 4.0], [1.0, 2.0]], what, why=ASKED_ROWS)
+
+
+@task("20.5")
+def test_rows_that_are_not_finite(part: ModuleType) -> None:
+    """VocabEmbedding gives the rows of its tokens also where they hold NaN or infinity."""
+    table = torch.ones(4, 2)
+    table[1], table[2, 1] = torch.tensor([math.nan, math.inf]), -math.inf
+    got, _, _ = looked_up(part, 2, table, torch.tensor([1, 2, 0]))
+    for rank, x in enumerate(got):
+        what = f"embedding of [1, 2, 0] on rank {rank} of 2"
+        expect_equal(str(x.tolist()), str(table[[1, 2, 0]].tolist()), what, why=AS_THEY_ARE)
+
+
+@task("20.5")
+def test_tokens_in_a_row(part: ModuleType) -> None:
+    """VocabEmbedding leaves its table as it is, also when the tokens are all those that it holds."""
+    for size, ids in ((1, [0, 1, 2, 3]), (1, [2]), (2, [2, 3]), (2, [1]), (2, [0, 1])):
+        expect_rows(part, size, 4, ids)
 
 
 @task("20.5")

@@ -1,6 +1,7 @@
 """Task 20.9: microbatches through the stages of a pipeline."""
 
 import math
+from functools import partial
 from types import ModuleType
 
 import torch
@@ -24,6 +25,10 @@ ASKED = (
 ON_ITS_WAY = (
     "A stage that waits until its result has been received stands idle while the next stage computes. "
     "Wait at the end, or before the next send."
+)
+OF_ITS_OWN = (
+    "Each input has memory of its own, from `empty`: a result may be the tensor that was received, and "
+    "is still on its way, or kept by the last stage, when the next inputs arrive."
 )
 ARRIVED = (
     "What is received may be read when `wait` has returned; until then anything may stand there."
@@ -132,6 +137,32 @@ def test_microbatches_pass_through_all_stages(part: ModuleType) -> None:
                 for stage, indices in enumerate(computed):
                     what = f"microbatches that stage {stage} of {size} computed"
                     expect_equal(indices, list(range(len(num_tokens))), what)
+
+
+@task("20.9")
+def test_a_stage_that_gives_what_it_was_given(part: ModuleType) -> None:
+    """A stage may have no layers: its result is then the tensor that it received."""
+    for size in (2, 3, 4):
+        for num_tokens in ([2, 2, 2, 1, 2, 2], [1] * 6):
+            got, _ = run_on(part, size, partial(pass_on, part, num_tokens))
+            values = [x.flatten().tolist() for x in got[-1]]
+            right = [[1.0 + index] * tokens for index, tokens in enumerate(num_tokens)]
+            what = f"results of the last of {size} stages; all but the first pass on their input"
+            expect_equal(values, right, what, why=OF_ITS_OWN)
+
+
+def pass_on(part: ModuleType, num_tokens: list[int], link: SimLink) -> list[Tensor]:
+    """Run a stage that has no layers."""
+
+    def compute(index: int, given: Tensor | None) -> Tensor:
+        return torch.full((num_tokens[index], 1), 1.0 + index) if given is None else given
+
+    def empty(tokens: int) -> Tensor:
+        return torch.empty(tokens, 1)
+
+    note(f"rank {link.rank} calls run({num_tokens}), of which compute gives its input")
+    results: list[Tensor] = part.Pipeline(link).run(num_tokens, compute, empty)
+    return results
 
 
 @task("20.9")

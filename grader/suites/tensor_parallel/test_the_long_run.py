@@ -1,5 +1,6 @@
 """Beyond one call and a few ranks: results that stay, nothing left behind, thousands of everything."""
 
+from itertools import count
 from types import ModuleType
 from typing import Any
 
@@ -37,14 +38,16 @@ def test_shares_leave_nothing_behind(part: ModuleType) -> None:
         got = [part.share(total, rank, size) for rank in ranks]
         expect_equal(got, [reference.share(total, rank, size) for rank in ranks], "the shares")
 
+    fresh = count(1000)
+
     def call() -> None:
-        part.share(10, 1, 3)
+        part.share(next(fresh), 1, 3)
         part.share_heads(8, 2, 1, 4)
         part.qkv_rows(8, 2, 16, 1, 4)
 
     start_script()
     each = {
-        "share": lambda: part.share(10, 1, 3),
+        "share": lambda: part.share(next(fresh), 1, 3),
         "share_heads": lambda: part.share_heads(8, 2, 1, 4),
         "qkv_rows": lambda: part.qkv_rows(8, 2, 16, 1, 4),
     }
@@ -123,25 +126,38 @@ def test_sums_of_many_calls(part: ModuleType) -> None:
 @task("20.4")
 def test_a_bias_that_is_loaded_late(part: ModuleType) -> None:
     """A bias may be loaded after the split product was made: calls add what it holds then."""
-    bias = torch.zeros(3)
-    split = part.RowParallel(lambda x: x, bias, LoneGroup())
-    bias.copy_(torch.tensor([1.0, 2.0, 3.0]))
-    note("# RowParallel is made with a bias of 0 0 0, which is 1 2 3 when it is called")
-    what = "the result of RowParallel for zeros"
-    # Two ranks like this one: a bias that one of them adds before the sum comes twice.
-    got = split(torch.zeros(1, 3)).tolist()
-    expect(got in ([[1.0, 2.0, 3.0]], [[2.0, 4.0, 6.0]]), f"{what}: {got}", why=LOADED)
+    for calls in (0, 1):
+        start_script()
+        bias = torch.zeros(3)
+        split = part.RowParallel(lambda x: x, bias, LoneGroup())
+        for _ in range(calls):
+            split(torch.zeros(1, 3))
+        bias.copy_(torch.tensor([1.0, 2.0, 3.0]))
+        earlier = " and called once" if calls else ""
+        note(
+            f"# RowParallel is made{earlier} with a bias of 0 0 0, which is 1 2 3 in the next call"
+        )
+        what = "the result of RowParallel for zeros"
+        # Two ranks like this one: a bias that one of them adds before the sum comes twice.
+        got = split(torch.zeros(1, 3)).tolist()
+        expect(got in ([[1.0, 2.0, 3.0]], [[2.0, 4.0, 6.0]]), f"{what}: {got}", why=LOADED)
 
 
 @task("20.5")
 def test_a_table_that_is_loaded_late(part: ModuleType) -> None:
     """A table may be loaded after the embedding was made: calls look up what it holds then."""
-    table = torch.zeros(4, 2)
-    embed = part.VocabEmbedding(table, 8, LoneGroup())
-    table.copy_(drawn(4, 2, seed=1))
-    note("# VocabEmbedding is made with a table of zeros, which is loaded before it is called")
-    what = "row 3 of the table, twice, as of two ranks with the same"
-    expect_equal(embed(torch.tensor([11]))[0].tolist(), (2 * table[3]).tolist(), what, why=LOADED)
+    for calls in (0, 1):
+        start_script()
+        table = torch.zeros(4, 2)
+        embed = part.VocabEmbedding(table, 8, LoneGroup())
+        for _ in range(calls):
+            embed(torch.tensor([11]))
+        table.copy_(drawn(4, 2, seed=1))
+        called = "called once, and loaded then" if calls else "loaded before it is called"
+        note(f"# VocabEmbedding is made with a table of zeros, {called}")
+        what = "row 3 of the table, twice, as of two ranks with the same"
+        got = embed(torch.tensor([11]))[0].tolist()
+        expect_equal(got, (2 * table[3]).tolist(), what, why=LOADED)
 
 
 @task("20.5")
@@ -154,6 +170,9 @@ def test_embeddings_of_many_calls(part: ModuleType) -> None:
 @task("20.8")
 def test_a_thousand_rows(part: ModuleType) -> None:
     """A step may have more than a thousand rows, of more than 256 tokens each."""
+    runs = cut_by(part, [1] * 100, 50)
+    what = "tokens of the largest of at most 50 runs of 100 rows with a token each"
+    expect_equal(max(map(len, runs)), 2, what, why=BEST)
     got = cut_by(part, [LATE] * MANY, 2)
     largest = max(map(len, got)) * LATE
     right = -(-MANY // 2) * LATE
@@ -166,6 +185,11 @@ def test_cuts_of_many_calls(part: ModuleType) -> None:
     pipeline = part.Pipeline(LoneLink(0, 2))
     rows = ([3, 1, 2, 2], [1, 1, 5], [2, 2, 2, 2])
     expect_calls_apart({"microbatches": lambda n: pipeline.microbatches(rows[n - 1], 2)})
+    fresh = count(1000)
+    expect_keeps_nothing(lambda: pipeline.microbatches([next(fresh), 1, 2], 2), "microbatches")
+    note("pipeline.microbatches((3, 1, 2, 2), 2)    # a tuple")
+    got = pipeline.microbatches((3, 1, 2, 2), 2)
+    expect_equal(got, [range(2), range(2, 4)], "the runs of the rows in a tuple")
 
 
 def run(part: ModuleType, link: LoneLink, count: int) -> Any:
@@ -212,3 +236,13 @@ def test_stages_of_many_calls(part: ModuleType) -> None:
         return pipeline.run([2, 2], lambda index, _: torch.full((2,), number + index), torch.empty)
 
     expect_calls_apart({"run": call})
+    for rank in (0, 1, 2):
+        end = LoneLink(rank, 3)
+        stage = part.Pipeline(end)
+
+        def pass_on(stage: Any = stage, end: LoneLink = end) -> None:
+            end.sent.clear()
+            stage.run([1] * 8, lambda index, _: torch.full((1,), 1.0), torch.empty)
+
+        start_script()
+        expect_nothing_is_kept({f"run of stage {rank} of 3": pass_on})
