@@ -87,6 +87,10 @@ OUTSIDE = {
 """What leads to an access out of bounds, by what the runtime says of the place."""
 
 
+CLAIMS = {"stream": "A launcher launches on the stream that it is given."}
+"""What such a fault is about, whichever test it happens in."""
+
+
 @contextmanager
 def watching(*, poison: bool = True) -> Iterator[list[Launch]]:
     """Collect every launch inside. Counting makes kernels slower: large shapes go without."""
@@ -107,4 +111,6 @@ def as_fault(fault: KernelFault, where: str) -> Fault:
     why = getattr(fault, "blame", "") or WHY.get(fault.kind, "")
     if not why and fault.kind == "out_of_bounds":
         why = next((told for said, told in OUTSIDE.items() if said in fault.message), "")
-    return Fault(fault.message, why=why, where=where)
+    told = Fault(fault.message, why=why, where=where)
+    told.claim = CLAIMS.get(fault.kind, "")
+    return told

@@ -16,7 +16,7 @@ told_grid(launches)                               "a grid of 1 x 8 x 1 blocks of
 left_over(launches, first, "pairs")               why pieces from number `first` on were left out
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -40,8 +40,11 @@ KEPT = (
 )
 SHARED_WORK = (
     "A GPU hides the time of a load behind thousands of others, on all of its multiprocessors: a thread "
-    "that copies a whole block alone, or one block of threads that does everything, waits for each of "
-    "its own."
+    "that makes many loads in turn waits for each of its own."
+)
+ONE_BLOCK = (
+    "A GPU hides the time of a load behind thousands of others, on all of its multiprocessors: one "
+    "block of threads that does everything has one of them."
 )
 IDLE = (
     "A thread that finds nothing to do takes its place on the device all the same. What the launcher "
@@ -57,13 +60,14 @@ BOUNDS = (
     "accordingly, and a GPU refuses a launch that breaks the promise."
 )
 IN_64_BITS = (
-    "A slot or block number times a size passes 2**31 in a large pool: make it int64_t first. Neither "
-    "the number nor the product, nor a variable that takes it, may be an int."
+    "{} passes 2**31: make it int64_t first. Neither the number nor the product, nor a variable that "
+    "takes it, may be an int."
 )
 RETURNED = (
     "launch() returns 0 or an error of CUDA's: the grid is too large, or memory has run out. If the "
     "launcher returns it, the call raises. If it is dropped, nothing was done and all seems well."
 )
+Part = tuple[int, Callable[[int], object]]
 MOST_WASTE = 1.3
 FEWEST = 8
 
@@ -179,11 +183,12 @@ def expect_read_once(work: Work, reads: int, extra: int, what: str) -> None:
 def expect_many_threads(work: Work, moves: int, what: str) -> None:
     """No thread moves more than 128 bytes, and there is more than one block."""
     least = moves // 128
+    blocks = "1 block" if work.blocks == 1 else f"{work.blocks} blocks"
     expect(
         work.threads >= least and work.blocks > 1,
-        f"{what}: {work.threads} threads, block(s) of threads: {work.blocks}; at least {least} threads "
-        "in two blocks could work at once",
-        why=SHARED_WORK,
+        f"{what}: {blocks} of {work.threads // work.blocks} threads; at least {least} threads in two "
+        "blocks could work at once",
+        why=ONE_BLOCK if work.blocks == 1 else SHARED_WORK,
     )
 
 
@@ -195,17 +200,68 @@ def launches_of(call: Callable[[], object]) -> list[Launch]:
     return launches
 
 
-def expect_grid_fits(launches: list[Launch], pieces: int, what: str, *, most: int = 3) -> None:
+def expect_grid_fits(
+    launches: list[Launch],
+    pieces: int,
+    what: str,
+    *,
+    most: int = 3,
+    row: int = 0,
+    parts: Mapping[str, Part] | None = None,
+) -> None:
     """There are at most `most` threads for each of the pieces that one thread takes at a time, and no
-    thread has to take more than eight of them."""
+    thread has to take more than eight of them.
+
+    row: pieces of a row, where neighbouring threads share one. parts: what the work is divided into, and
+    a call with fewer of them, as {"pairs": (64, lambda n: swap(n))}: a report says if it is these that
+    the grid has too few blocks for."""
     threads = sum(launch.threads * launch.blocks for launch in launches)
     got = f"{threads:,}, as {told_grid(launches)}"
     if threads > most * pieces:
         expected = f"at most {most * pieces:,}, {most} for each of {pieces:,} pieces of work"
-        raise Mismatch(f"{what}: threads", expected, got, IDLE)
+        raise Mismatch(f"{what}: threads", expected, got, _idle(launches, row) or IDLE)
     if 8 * threads < pieces:
         expected = f"at least {-(-pieces // 8):,}, one for 8 of {pieces:,} pieces of work"
-        raise Mismatch(f"{what}: threads", expected, got, SHARED_WORK)
+        is_one = sum(launch.blocks for launch in launches) == 1
+        told = ONE_BLOCK if is_one else SHARED_WORK
+        why = f"{_in_turn(launches, pieces, parts or {})}{told}"
+        raise Mismatch(f"{what}: threads", expected, got, why)
+
+
+def _idle(launches: Sequence[Launch], row: int) -> str:
+    """Whether blocks are wider than a row's pieces, in whole warps."""
+    across, along, _ = launches[0].block
+    if not row or across <= -(-row // 32) * 32:
+        return ""
+    return (
+        f"A row has {row} pieces of 16 bytes, and a block has {across} x {along} threads for it: "
+        f"{across - row} of {across} find nothing to do. Let x have a row's pieces in whole warps, "
+        "and y several tokens."
+    )
+
+
+def _in_turn(launches: Sequence[Launch], pieces: int, parts: Mapping[str, Part]) -> str:
+    """How many of its parts, or of the pieces of each, one thread takes in turn: the axis of the grid
+    that grows with the number of parts is theirs."""
+    grid, threads = launches[0].grid, launches[0].threads
+    for name, (count, call) in parts.items():
+        one = launches_of(lambda call=call: call(1))[0].grid  # type: ignore[misc]
+        axes = [axis for axis in range(3) if one[axis] != grid[axis]]
+        if len(axes) != 1:
+            continue
+        size, axis = grid[axes[0]], "xyz"[axes[0]]
+        of_each, each = grid[0] * grid[1] * grid[2] // size * threads, pieces // count
+        if size < count:
+            return (
+                f"There are {count} {name} and {size} blocks of threads in {axis}: each does "
+                f"{-(-count // size)} of the {name} one after the other. "
+            )
+        if 8 * of_each < each:
+            return (
+                f"The grid has {size} in {axis}, one for each of the {name}, and {of_each:,} threads "
+                f"for its {each:,} pieces: each takes {each // of_each:,} of them in turn. "
+            )
+    return ""
 
 
 def told_grid(launches: Sequence[Launch]) -> str:
@@ -261,18 +317,21 @@ def expect_no_wrap(
     call: Callable[[], object],
     unchanged: Callable[[], None],
     where: str,
-    why: str = IN_64_BITS,
+    product: str = "A slot or block number times a size",
+    why: str = "",
 ) -> None:
     """What lies 2**32 units further on is not taken for the beginning of the tensor.
 
     where: the place, which does not exist: a right kernel is stopped there, or leaves it alone.
-    unchanged: raises Mismatch if the beginning was used instead.
+    unchanged: raises Mismatch if the beginning was used instead. product: what is too large for an int.
+    why: told in place of the sentence on that product.
     """
+    in_64_bits = why or IN_64_BITS.format(product)
     try:
         call()
     except KernelFault as fault:
         if fault.kind == "undefined":
-            vars(fault)["blame"] = f"This is {where}. {why}"
+            vars(fault)["blame"] = f"This is {where}. {in_64_bits}"
         if fault.kind != "out_of_bounds":
             raise
         return
@@ -283,7 +342,7 @@ def expect_no_wrap(
             f"{where}: its address wraps to the beginning ({found.problem})",
             found.expected,
             found.got,
-            why=why,
+            why=in_64_bits,
         ) from found
 
 

@@ -5,7 +5,7 @@ step of this tensor use a stride that is not its own. Anything else may be eithe
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ OUTSIDE_WHY = (
     "The last tile of a row or of a grid reaches past the end wherever a size is no multiple of the "
     "tile: lanes out there need a mask."
 )
+MASKED = " The mask of this access lets such a lane through."
 BEFORE_WHY = "An index below 0 is no element of the tensor: mask it, or do not compute it."
 EITHER_WHY = (
     "A lane or a program past the end that is not masked gets here, and so does an index times a stride "
@@ -86,7 +87,7 @@ class Evidence:
 
     pointers, active: of the tile, lane by lane. bases: (program, first offset) of this access in the
     programs before. numbers: integers that the kernel was called with. others: its other tensors. why:
-    what the test says of strides, if anything.
+    what the test says of strides, if anything. lanes: tiles of integers in the function that makes it.
     """
 
     deed: str
@@ -98,6 +99,7 @@ class Evidence:
     numbers: dict[str, int]
     others: list[Origin]
     why: str = ""
+    lanes: dict[str, Any] = field(default_factory=dict)
 
 
 def outside(evidence: Evidence, address: int) -> Fault:
@@ -119,9 +121,63 @@ def outside(evidence: Evidence, address: int) -> Fault:
     # Where two numbers of a program lead along one dimension, one may be multiplied by the wrong stride.
     axes = [step for step in _program_steps(evidence) if step % _outermost(origin) == 0]
     if _runs_on(evidence, address) or (address >= origin.end and len(axes) == 1):
-        return Fault(f"{evidence.deed} {where}.", why=OUTSIDE_WHY)
+        # Where all lanes are active there may be a mask or none.
+        more = "" if bool(evidence.active.all()) else MASKED
+        return Fault(f"{evidence.deed} {where}.", why=OUTSIDE_WHY + more)
+    if told := _gathered(evidence):
+        return Fault(f"{evidence.deed} {where}. {told}", why=evidence.why or STRIDE_WHY)
     begins = _begins(evidence, address, offset) if is_gap else ""
-    return Fault(f"{evidence.deed} {where}.{begins}", why=evidence.why or EITHER_WHY)
+    why = evidence.why or f"{EITHER_WHY}{_given(evidence)}"
+    return Fault(f"{evidence.deed} {where}.{begins}", why=why)
+
+
+def _given(evidence: Evidence) -> str:
+    """Which of the launch's numbers have the name and the value of a stride of this tensor."""
+    shape, strides = evidence.origin.shape, evidence.origin.stride
+    found = []
+    for name, value in evidence.numbers.items():
+        axes = [a for a, stride in enumerate(strides) if stride == value > 1 and shape[a] > 1]
+        if "stride" in name.lower() and len(axes) == 1:
+            found.append(f"{name} is {evidence.origin.name}'s stride of dimension {axes[0]}")
+    return f" Of the launch's numbers, {', '.join(found[:MOST_NAMES])}." if found else ""
+
+
+def _gathered(evidence: Evidence) -> str:
+    """Of a tile whose lanes go by numbers out of a table: the wrong stride that these were given."""
+    origin = evidence.origin
+    if len(origin.shape) < 2 or not evidence.active.any():
+        return ""
+    axis = max(range(len(origin.shape)), key=lambda axis: origin.stride[axis])
+    own = origin.stride[axis]
+    inner = [
+        (n, s)
+        for a, (n, s) in enumerate(zip(origin.shape, origin.stride, strict=True))
+        if a != axis
+    ]
+    extent = 1 + sum((size - 1) * stride for size, stride in inner)
+    dense = contiguous_strides(origin.shape)[axis]
+    words = {dense: f", as if {origin.name} were contiguous"}
+    for other in evidence.others:
+        if other.name != origin.name and len(other.shape) == len(origin.shape):
+            words.setdefault(
+                other.stride[axis], f", which is {other.name}'s stride of dimension {axis}"
+            )
+    offsets = origin.offsets(evidence.pointers)
+    for name, lanes in evidence.lanes.items():
+        shape = [len(lanes) if size == len(lanes) else 1 for size in offsets.shape]
+        if shape.count(len(lanes)) != 1 or len(np.unique(np.diff(lanes))) < LEAST_TAIL:
+            continue
+        numbers = np.broadcast_to(lanes.astype(np.int64).reshape(shape), offsets.shape)
+
+        def leads(step: int, numbers: Any = numbers) -> bool:
+            rest = (offsets - numbers * step)[evidence.active]
+            return bool((rest >= 0).all() and (rest < extent).all())
+
+        found = [step for step in words if step != own and leads(step)]
+        if len(found) == 1 and not leads(own):
+            told = f"The numbers in {name} are multiplied by {found[0]}{words[found[0]]}"
+            return f"{told}; its strides are {list(origin.stride)}."
+    return ""
 
 
 def _past(evidence: Evidence, offset: int) -> str:

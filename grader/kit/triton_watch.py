@@ -34,7 +34,10 @@ from grader.kit.axes import launched
 from grader.kit.expect import Fault
 from grader.kit.poison import nothing, poisoned
 from grader.kit.triton_faults import Evidence, Origin, Program, origin_of, outside, span
-from grader.kit.triton_frames import frames_here, told
+from grader.kit.triton_frames import frames_here, lanes_here, line_here, product_here, told
+
+FAR = 2**30
+"""Elements outside of a tensor: where an offset that was no int32 leads."""
 
 
 @dataclass(slots=True)
@@ -64,7 +67,8 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class Access:
     """One load or store of one program. deed: "reads" or "writes". argument: the tensor's name.
-    elements: the offsets of its lanes, masked ones left out, from the first element of `origin`."""
+    elements: the offsets of its lanes, masked ones left out, from the first element of `origin`. file,
+    line: of the part, where it is made."""
 
     kernel: str
     program: Program
@@ -72,6 +76,8 @@ class Access:
     argument: str
     elements: Any
     origin: Origin
+    file: str = ""
+    line: int = 0
 
 
 @dataclass(slots=True)
@@ -198,9 +204,9 @@ class _Watch:
         if addresses.size:
             bases = self._bases[origin.name, self._counts[origin.name]]
             if (bad := _first_outside(origin, addresses)) is not None:
-                raise self._seen_at(
-                    outside(self._evidence(deed, origin, pointers, mask, bases), bad)
-                )
+                evidence = self._evidence(deed, origin, pointers, mask, bases)
+                offset = int(origin.offsets(np.uint64(bad)))
+                raise self._seen_at(outside(evidence, bad), evidence, offset)
             bases.append((self._program, int(origin.offsets(addresses.min()))))
             if self._record:
                 self._note(deed, origin, addresses)
@@ -212,9 +218,14 @@ class _Watch:
             work.stores, work.store_bytes = work.stores + count, work.store_bytes + count * size
         return work
 
-    def _seen_at(self, fault: Fault) -> Fault:
-        """With the functions that led there, and what their variables hold."""
-        frames = frames_here()
+    def _seen_at(self, fault: Fault, evidence: Evidence, offset: int) -> Fault:
+        """With the functions that led there, and what their variables hold. offset: of the access."""
+        is_far = not -FAR < offset < FAR  # an integer may have been too narrow
+        offsets = evidence.origin.offsets(evidence.pointers)
+        product = product_here(offsets, evidence.origin.stride) if is_far else ""
+        if product:
+            fault.problem = f"{product}. {fault.problem}"
+        frames = frames_here(narrow=is_far and not product)
         fault.frames = [(frame.file, frame.line, frame.name) for frame in frames]
         fault.state = told(frames, self._program)
         return fault
@@ -236,13 +247,17 @@ class _Watch:
             numbers,
             self._origins,
             self._why,
+            lanes=lanes_here(),
         )
 
     def _note(self, deed: str, origin: Origin, addresses: Any) -> None:
         kernel = self.seen.launches[-1].kernel
         offsets = origin.offsets(addresses).ravel()
         told = deed.split()[-1]
-        self.seen.accesses.append(Access(kernel, self._program, told, origin.name, offsets, origin))
+        file, line, _ = line_here()
+        self.seen.accesses.append(
+            Access(kernel, self._program, told, origin.name, offsets, origin, file, line)
+        )
 
     def _find(self, addresses: Any) -> Origin | None:
         """Of a pointer that came out of memory or a cast: whichever tensor it points into."""

@@ -93,13 +93,13 @@ def test_a_strided_view_is_valid_in_its_rows_alone() -> None:
         watching(),
     ):
         copy_rows[(4,)](view, torch.empty(4, 3), 4, 3, BLOCK=4, SHIFT=0)
-    assert far.value.why == OUTSIDE_WHY  # programs go on as they began, beyond the last row
+    assert far.value.why.startswith(OUTSIDE_WHY)  # programs go on as they began, beyond the last row
     with (
         pytest.raises(Fault, match=r"offset 3 of x_ptr, .* 1 behind element \[0, 2\]") as between,
         watching(),
     ):
         copy_rows[(3,)](view, out, 4, 4, BLOCK=4, SHIFT=0)
-    assert between.value.why == OUTSIDE_WHY
+    assert between.value.why.startswith(OUTSIDE_WHY)
 
 
 @triton.jit
@@ -134,7 +134,7 @@ def one_element(x_ptr, out_ptr, at):
 def test_an_access_that_may_be_either_is_told_as_both() -> None:
     with pytest.raises(Fault) as raised, watching():
         one_element[(1,)](padded_apart(torch.ones(2, 4))[0], torch.zeros(1), 7 + 4)
-    assert raised.value.why == EITHER_WHY
+    assert raised.value.why.startswith(EITHER_WHY)
 
 
 def test_a_run_that_leaves_an_inner_dimension_may_be_either() -> None:
@@ -142,7 +142,7 @@ def test_a_run_that_leaves_an_inner_dimension_may_be_either() -> None:
     x, y = padded(torch.zeros(2, 2, 4), dims=(0,)), torch.ones(4, 4)
     with pytest.raises(Fault, match=r"offset 8 of x_ptr") as raised, watching():
         add_rows[(1,)](x, y, 4, 4, 4, BLOCK=4, ROWS=4)
-    assert raised.value.why == EITHER_WHY
+    assert raised.value.why.startswith(EITHER_WHY)
     with pytest.raises(Fault) as advised, watching(why="Two strides lead to a row."):
         add_rows[(1,)](x, y, 4, 4, 4, BLOCK=4, ROWS=4)
     assert advised.value.why == "Two strides lead to a row."

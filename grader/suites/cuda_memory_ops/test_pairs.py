@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import examples, expect_equal, note, task
+from grader.kit import examples, expect_equal, note, start_script, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -54,6 +54,13 @@ WIDE = 2**32 + 2
 
 def pairs(*numbers: tuple[int, int]) -> Tensor:
     return torch.tensor(numbers, dtype=torch.int64).reshape(-1, 2)
+
+
+def number_of(pair: tuple[int, int]) -> str:
+    """What is too large for an int in a pair with one block that no pool has."""
+    far = max(pair)
+    whose = "that it reads" if pair[0] == far else "that it writes"
+    return f"The number of the block {whose}, {far}, or that number times a block's size,"
 
 
 def neighbours(count: int) -> Tensor:
@@ -148,10 +155,12 @@ def test_copies_past_32_bits(part: ModuleType) -> None:
     for pair in ((FAR, 1), (1, FAR), (WIDE, 1), (1, WIDE)):
         blocks = random(4, 512, dtype=BF16)
         before = blocks.clone()
+        start_script()
         expect_no_wrap(
             lambda pair=pair, blocks=blocks: memory.copy_blocks([blocks], pairs(pair)),  # type: ignore[misc]
             lambda blocks=blocks, before=before: expect_same(blocks, before, "the blocks"),  # type: ignore[misc]
             f"copying block {pair[0]} to {pair[1]}, of 1,024 bytes",
+            number_of(pair),
         )
 
 
@@ -215,9 +224,18 @@ def test_most_threads_copy_something(part: ModuleType) -> None:
     for count, copies, size in ((4, 1, 32_768), (64, 1, 32_768), (1, 64, 32_768), (2, 1, 131_072)):
         tensors = [torch.zeros(2 * copies, size // 2, dtype=F16) for _ in range(count)]
         which = neighbours(copies)
+        start_script()
         launches = launches_of(lambda t=tensors, p=which: memory.copy_blocks(t, p))  # type: ignore[misc]
         what = f"{copies} copies of a block of {size:,} bytes in each of {count} tensors"
-        expect_grid_fits(launches, count * copies * size // 16, what)
+
+        def of_pairs(n: int, tensors: list[Tensor] = tensors) -> None:
+            part.MemoryKernels().copy_blocks(tensors, neighbours(n))
+
+        def of_tensors(n: int, tensors: list[Tensor] = tensors, which: Tensor = which) -> None:
+            part.MemoryKernels().copy_blocks(tensors[:n], which)
+
+        parts = {"pairs": (copies, of_pairs), "tensors": (count, of_tensors)}
+        expect_grid_fits(launches, count * copies * size // 16, what, parts=parts)
 
 
 @task("13.3")
@@ -257,6 +275,7 @@ def test_each_number_limits_the_width(part: ModuleType) -> None:
         )
         right = moved(source, target, [(2, 1), (0, 2)])
         why = f"Only {name} is no multiple of 16 here, but one of 8: 8 bytes are the widest copy."
+        start_script()
         note(f"# {name} alone is no multiple of 16")
         with blamed("misaligned", why), blamed("out_of_bounds", why):
             memory.swap_blocks(source, target, pairs((2, 1), (0, 2)))
@@ -335,9 +354,14 @@ def test_most_threads_swap_something(part: ModuleType) -> None:
     memory = memory_of(part)
     for count, size in ((2, 32_768), (64, 32_768), (2, 131_072)):
         blocks, which = torch.zeros(2 * count, size // 2, dtype=F16), neighbours(count)
+
+        def swap(n: int, blocks: Tensor = blocks) -> None:
+            part.MemoryKernels().swap_blocks(blocks, blocks.clone(), neighbours(n))
+
+        start_script()
         launches = launches_of(lambda b=blocks, p=which: memory.swap_blocks(b, b.clone(), p))  # type: ignore[misc]
         what = f"swapping {count} blocks of {size:,} bytes"
-        expect_grid_fits(launches, count * size // 16, what)
+        expect_grid_fits(launches, count * size // 16, what, parts={"pairs": (count, swap)})
 
 
 @task("13.4")
@@ -356,8 +380,10 @@ def test_swaps_past_32_bits(part: ModuleType) -> None:
     for pair in ((FAR, 1), (1, FAR), (WIDE, 1), (1, WIDE)):
         target = random(4, 256, seed=1)
         before = target.clone()
+        start_script()
         expect_no_wrap(
             lambda pair=pair, target=target: memory.swap_blocks(source, target, pairs(pair)),  # type: ignore[misc]
             lambda target=target, before=before: expect_same(target, before, "the target"),  # type: ignore[misc]
             f"swapping block {pair[0]} to {pair[1]}, of 1,024 bytes",
+            number_of(pair),
         )

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, expect, note, task
+from grader.kit import examples, expect, note, start_script, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -119,6 +119,7 @@ def test_every_number_of_a_row_is_stored(part: ModuleType) -> None:
     )
     for heads, d in ((3, 100), (2, 700), (1, 7)):
         k, v = random(2, heads, d), random(2, heads, d, seed=1)
+        start_script()
         expect_stored(part, k, v, [1, 2], f"storing rows of {heads} x {d}", why)
 
 
@@ -136,6 +137,7 @@ def test_more_tokens_than_a_block_of_threads(part: ModuleType) -> None:
         slots = torch.arange(tokens).flip(0)
         launches = launches_of(lambda tokens=tokens: store(tokens))  # type: ignore[misc]
         why = f"Here {told_grid(launches)} is launched for {tokens:,} tokens. {EVERY_TOKEN}"
+        start_script()
         expect_stored(part, k, v, slots, f"storing {tokens} tokens", why)
 
 
@@ -168,11 +170,13 @@ def test_addresses_that_suit_no_wide_copy(part: ModuleType) -> None:
     for first, second in ((1, 0), (0, 2), (4, 4)):
         shifted = at_offset(k, first), at_offset(v, second)
         where = f"k at {2 * first} and v at {2 * second} bytes past an aligned address"
+        start_script()
         note(f"# {where}")
         why = f"Here lie {where}; all else allows 16 bytes at once. {OFFSETS}"
         expect_stored(part, *shifted, [2, 0], f"storing {where}", why, outside=("", why))
     wide = random(2, 17, dtype=BF16)
     k, v = wide[:, :8].view(2, 2, 4), wide[:, 8:16].view(2, 2, 4)
+    start_script()
     note("# rows of k and of v that are 34 bytes apart")
     why = (
         "Here rows of 16 bytes are 34 bytes apart: the strides of k and v are no multiples of 16, and "
@@ -206,11 +210,13 @@ def test_each_number_limits_the_width(part: ModuleType) -> None:
     names = "k", "v", "key_blocks", "value_blocks", "row_bytes", "k_stride", "v_stride"
     for name in names:
         k, v, keys, values = aligned(**{name: 4})
-        note(f"# {name} alone is no multiple of 16")
+        start_script()
+        told = f"row_bytes, {keys.shape[-1] * 2}," if name == "row_bytes" else name
+        note(f"# {told} alone is no multiple of 16")
         slots = torch.tensor([2, 0, 3])
         right = store_kv(k, v, keys, values, slots)
         why = (
-            f"Of the seven numbers that limit the width only {name} is no multiple of 16 here but one "
+            f"Of the seven numbers that limit the width only {told} is no multiple of 16 here but one "
             "of 8: so 8 bytes are the widest copy. Each of the seven has a say."
         )
         with blamed("misaligned", why), blamed("out_of_bounds", why):
@@ -247,6 +253,7 @@ def test_a_warp_touches_whole_sectors(part: ModuleType) -> None:
     expect_whole_sectors(work_of(lambda: memory.store_kv(*batch)), "storing 16 rows of 256 bytes")
     k, v = random(4, 1, 2048, dtype=BF16), random(4, 1, 2048, seed=1, dtype=BF16)
     keys, values = (blocks_of(1, 4, 1, 2048, seed=s, dtype=BF16) for s in (2, 3))
+    start_script()
     work = work_of(lambda: memory.store_kv(k, v, keys, values, torch.arange(4)))
     expect_whole_sectors(work, "storing 4 rows of 4,096 bytes")
 
@@ -285,9 +292,9 @@ def test_blocks_are_whole_warps(part: ModuleType) -> None:
 def test_most_threads_store_something(part: ModuleType) -> None:
     """The grid is no larger than what there is to store: threads for short rows, too."""
     memory, slots = memory_of(part), torch.arange(64)
-    k, blocks = torch.zeros(64, 1, 128, dtype=BF16), torch.zeros(64, 1, 1, 128, dtype=BF16)
+    k, blocks = torch.zeros(64, 1, 160, dtype=BF16), torch.zeros(64, 1, 1, 160, dtype=BF16)
     launches = launches_of(lambda: memory.store_kv(k, k, blocks, blocks.clone(), slots))
-    expect_grid_fits(launches, 2 * 64 * 16, "storing 64 rows of 256 bytes")
+    expect_grid_fits(launches, 2 * 64 * 20, "storing 64 rows of 320 bytes", row=20)
 
 
 @task("13.1")
@@ -305,6 +312,7 @@ def test_strides_past_32_bits(part: ModuleType) -> None:
         keys, values = (blocks_of(1, 2, 1, 64, seed=s, dtype=BF16) for s in (2, 3))
         far = [2**36 if name == one else 128 for one in ("k_stride", "v_stride")]
         slots = torch.arange(2)
+        start_script()
         note(f"# called with a {name} of 2**36 bytes: token 1 lies outside of every tensor")
 
         def store(k=k, v=v, keys=keys, values=values, slots=slots, far=far) -> None:  # type: ignore[no-untyped-def]
@@ -314,7 +322,11 @@ def test_strides_past_32_bits(part: ModuleType) -> None:
             for x, pool in zip(rows, pools, strict=True):
                 expect(not torch.equal(pool[0, 1], x[0]), "token 1 got the row of token 0")
 
-        expect_no_wrap(store, is_apart, f"token 1 at a {name} of 2**32 units of 16 bytes")
+        where, product = (
+            f"token 1 at a {name} of 2**32 units of 16 bytes",
+            f"A token's number times {name}",
+        )
+        expect_no_wrap(store, is_apart, where, product)
 
 
 @task("13.1")
@@ -325,6 +337,7 @@ def test_slots_past_32_bits(part: ModuleType) -> None:
     memory, before = memory_of(part), keys.clone()
     expect_no_wrap(
         lambda: memory.store_kv(k, v, keys, values, slots),
-        lambda: expect_same(keys, before, "the pool after a store far beyond its end"),
+        lambda: expect_same(keys, before, "the key blocks after a store far beyond their end"),
         "slots from 2**32 on, rows of 16 units of 16 bytes",
+        "A slot's number times the units of a row",
     )

@@ -305,7 +305,7 @@ def test_fused_rows_may_begin_beyond_32_bits(part: ModuleType) -> None:
             where = f"row 1 of {name}, of {d} numbers, 2**32 of them behind row 0"
             why = f"Row 1 begins where row 0 does if that is cut to 32 bits: {where}. {ROWS_IN_64_BITS}"
             with blamed("race", why):
-                expect_no_wrap(call, unchanged, where, ROWS_IN_64_BITS)
+                expect_no_wrap(call, unchanged, where, why=ROWS_IN_64_BITS)
 
 
 @task("14.3")

@@ -298,7 +298,7 @@ def test_a_row_may_begin_beyond_32_bits(part: ModuleType) -> None:
             ),
             unchanged,
             f"row 1 of {d} numbers, 2**32 of them behind row 0",
-            ROWS_IN_64_BITS,
+            why=ROWS_IN_64_BITS,
         )
 
 

@@ -175,7 +175,7 @@ def test_a_row_may_begin_beyond_32_bits(part: ModuleType) -> None:
             ),
             unchanged,
             f"row 1 of 2 x {d} numbers, 2**32 of them behind row 0",
-            ROWS_IN_64_BITS,
+            why=ROWS_IN_64_BITS,
         )
 
 

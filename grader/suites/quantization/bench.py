@@ -1,9 +1,12 @@
 """What the suite of lab 19 measures with: which code would be nearest, and how much a call makes."""
 
+import os
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -20,6 +23,8 @@ from solutions.quantization import int4 as reference_int4
 from yaie.core.quantized import Int4Weight
 
 WORDS = {"to_words": reference_int4.to_words, "from_words": reference_int4.from_words}
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+OURS = tuple(os.path.join(ROOT, name) + os.sep for name in ("grader", "solutions", "yaie"))
 STORED = (
     "The scale that is stored is the one that the codes will be multiplied by: round it to its dtype "
     "first, and divide by that."
@@ -103,27 +108,63 @@ def _why_wrong(
 @dataclass(slots=True)
 class Made:
     """Tensors that a call made, views left out: (operation, shape, dtype) of each. peak: how many bytes
-    of them there were at once."""
+    of them there were at once. at_peak: (shape and dtype, the part's line) of each of those."""
 
     results: list[tuple[str, tuple[int, ...], torch.dtype]] = field(default_factory=list)
     peak: int = 0
-    _there: dict[int, tuple[StorageWeakRef, int]] = field(default_factory=dict)
+    at_peak: list[tuple[str, str]] = field(default_factory=list)
+    _lines: list[str] = field(default_factory=list)
+    _there: dict[int, tuple[StorageWeakRef, int, tuple[str, str]]] = field(default_factory=dict)
 
     def add(self, name: str, tensor: Tensor) -> None:
         """name: of the operation that has made it."""
         self.results.append((name, tuple(tensor.shape), tensor.dtype))
+        self._lines.append(_line_of_the_part())
         storage = tensor.untyped_storage()
         there = {at: one for at, one in self._there.items() if not one[0].expired()}
-        there[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+        # A view of what another operation has made is that one's.
+        _, _, made = there.get(storage._cdata, (None, 0, (_told(tensor), self._lines[-1])))
+        there[storage._cdata] = StorageWeakRef(storage), storage.nbytes(), made
         self._there = there
-        self.peak = max(self.peak, sum(size for _, size in there.values()))
+        if (now := sum(size for _, size, _ in there.values())) > self.peak:
+            self.peak, self.at_peak = now, [made for _, _, made in there.values()]
+
+    def left(self) -> list[tuple[int, tuple[str, str]]]:
+        """(bytes, as at_peak) of the tensors that are still there."""
+        return [(size, made) for at, size, made in self._there.values() if not at.expired()]
 
     def largest(self) -> tuple[int, str]:
         """(numbers, what it is) of the largest."""
         if not self.results:
             return 0, "nothing"
-        name, shape, dtype = max(self.results, key=lambda one: torch.Size(one[1]).numel())
-        return torch.Size(shape).numel(), f"{list(shape)} {str(dtype)[6:]} by {name}"
+        found = zip(self.results, self._lines, strict=True)
+        (name, shape, dtype), line = max(found, key=lambda one: torch.Size(one[0][1]).numel())
+        told = f"{list(shape)} {str(dtype)[6:]} by {name}{line and f' ({line})'}"
+        return torch.Size(shape).numel(), told
+
+
+def _told(tensor: Tensor) -> str:
+    return f"{list(tensor.shape)} {str(tensor.dtype)[6:]}"
+
+
+def _line_of_the_part() -> str:
+    """As "line 20 of int4.py": the innermost line that is neither PyTorch's nor the grader's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(("<", *OURS)) and f"{os.sep}torch{os.sep}" not in file:
+            return f"line {frame.f_lineno} of {os.path.basename(file)}"
+        frame = frame.f_back
+    return ""
+
+
+def told_of(tensors: list[tuple[str, str]]) -> str:
+    """The most frequent of (shape and dtype, line), in words."""
+    if not tensors:
+        return ""
+    (what, line), count = Counter(tensors).most_common(1)[0]
+    made = f", made in {line}" if line else ""
+    return f"{count} tensor{'s' * (count > 1)} {what}{made}"
 
 
 @contextmanager

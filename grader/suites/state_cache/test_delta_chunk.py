@@ -11,6 +11,7 @@ from torch import Tensor
 
 from grader.kit import examples, expect, expect_equal, note, task
 from grader.kit.storage import expect_calls_apart
+from grader.suites.state_cache import chunk_kinds
 from grader.suites.state_cache.operations import expect_as_many, expect_no_reads
 from grader.suites.state_cache.rules import (
     BF16,
@@ -77,7 +78,9 @@ def check(got: tuple[Any, Any], tokens: Mapping[str, Tensor], states: Tensor, wh
           tolerance: float = FAR, told: str = "") -> None:  # fmt: skip
     right, after = delta(tokens, states)
     how: dict[str, Any] = {"tolerance": tolerance, "dtype": states.dtype}
-    expect_values(got[0], right, f"out{told}", **how, why=SYSTEM if why == BORDER else why)
+    of_out = chunk_kinds.outputs(tokens, states)
+    words = SYSTEM if why == BORDER else why
+    expect_values(got[0], right, f"out{told}", **how, why=words, kinds=of_out)
     how["why"] = why
     last = torch.zeros_like(states).double()
     twice = tokens["log_decay"].double().sum(1).exp()[..., None, None]
@@ -88,6 +91,7 @@ def check(got: tuple[Any, Any], tokens: Mapping[str, Tensor], states: Tensor, wh
         f"The state before the chunk has not decayed in it. {BORDER}": lambda: (
             after + states.double() * (1 - twice)
         ),
+        **chunk_kinds.after(tokens, states),
     }
     expect_values(got[1], after, f"the states after the chunk{told}", **how, kinds=kinds)
 

@@ -90,9 +90,18 @@ def index(*slots: int) -> Tensor:
     return torch.tensor(slots, dtype=torch.int64)
 
 
-def expect_slots(pool: Any, right: list[Tensor], what: str, why: str) -> None:
+def expect_slots(
+    pool: Any,
+    right: list[Tensor],
+    what: str,
+    why: str,
+    kinds: dict[str, list[Tensor]] | None = None,
+) -> None:
+    """kinds: what mistakes would give, of each tensor."""
     for number, (got, exact) in enumerate(zip(tensors(pool), right, strict=True)):
-        expect_values(got, exact, f"tensor {number} of the pool {what}", tolerance=0.0, why=why)
+        told = f"tensor {number} of the pool {what}"
+        own = {words: lambda t=made[number]: t for words, made in (kinds or {}).items()}
+        expect_values(got, exact, told, tolerance=0.0, why=why, kinds=own)
 
 
 @task("22.4")
@@ -148,9 +157,15 @@ def test_a_slot_is_copied_whole_and_alone(part: ModuleType) -> None:
     right = fill(pool)
     note("pool.copy(torch.tensor([0, 3]), torch.tensor([5, 1]))")
     pool.copy(index(0, 3), index(5, 1))
-    for one in right:
+    exchanged = [one.clone() for one in right]
+    for one, other in zip(right, exchanged, strict=True):
         one[[5, 1]] = one[[0, 3]]
-    expect_slots(pool, right, "after slots 0 and 3 were copied to 5 and 1", WHOLE)
+        other[[0, 3]] = other[[5, 1]]
+    kinds = {
+        "Sources and targets are exchanged: slots 0 and 3 have got what 5 and 1 held, and 5 and 1 are "
+        "as they were.": exchanged
+    }
+    expect_slots(pool, right, "after slots 0 and 3 were copied to 5 and 1", WHOLE, kinds)
 
 
 @task("22.4")
@@ -164,6 +179,23 @@ def test_all_sources_are_read_first(part: ModuleType) -> None:
         for one in right:
             one[list(targets)] = one[list(sources)]
         expect_slots(pool, right, f"after {sources} were copied to {targets}", AT_ONCE)
+
+
+@task("22.4")
+def test_what_is_written_replaces_what_was_there(part: ModuleType) -> None:
+    """Slots hold 1, 2 and 3; 10 is written to slot 1."""
+    start_script()
+    tensor = torch.tensor([[1.0], [2.0], [3.0]])
+    note("write_states(torch.tensor([[1.0], [2.0], [3.0]]), slots=[1], states=[[10.0]])")
+    part.write_states(tensor, index(1), torch.tensor([[10.0]]))
+    kinds = {
+        "Slot 1 holds 12, the sum of what was there and of what was written: a write replaces.":
+            lambda: torch.tensor([[1.0], [12.0], [3.0]]),
+        f"Nothing was written to the tensor that was given. {MINE}":
+            lambda: torch.tensor([[1.0], [2.0], [3.0]]),
+    }  # fmt: skip
+    right = torch.tensor([[1.0], [10.0], [3.0]])
+    expect_values(tensor, right, "the slots after it", tolerance=0.0, why=MINE, kinds=kinds)
 
 
 @task("22.4")

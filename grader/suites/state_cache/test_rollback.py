@@ -92,7 +92,7 @@ def ahead(
         pool[index(slots)] = new.to(pool.dtype)
         return out
 
-    note(f"run_ahead(compute, pool, slots={slots}, back={back})")
+    note(f"run_ahead(compute, pool {list(pool.shape)}, slots={slots}, back={back})")
     got = part.run_ahead(compute, pool, index(slots), index(back))
     expect_equal(len(calls), 1, "calls of compute")
     return got, out
@@ -101,13 +101,31 @@ def ahead(
 @task("22.7")
 def test_a_state_is_put_back(part: ModuleType) -> None:
     """Slots 2 and 0 hold 30 and 10; compute makes 31 and 11 of them; they hold 30 and 10 again."""
-    pool = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
-    got, out = ahead(part, pool, [2, 0], [2, 0], torch.tensor([[31.0], [11.0]]))
-    moved = torch.tensor([[11.0], [20.0], [31.0], [40.0]])
-    kinds = {f"This is the state after the step. {BEFORE}": lambda: moved}
-    right = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
-    expect_values(pool, right, "the pool after it", tolerance=0.0, why=BEFORE, kinds=kinds)
-    expect_values(got, out, "what run_ahead returned", tolerance=0.0, why="What compute returns.")
+    numbers, new = torch.tensor([10.0, 20.0, 30.0, 40.0]), torch.tensor([31.0, 11.0])
+    moved = torch.tensor([11.0, 20.0, 31.0, 40.0])
+    shapes = {"numbers": (1,), "tails": (1, 1), "matrices": (1, 1, 1)}
+    pools, returned = {}, []
+    for name, shape in shapes.items():
+        pools[name] = numbers.clone().view(-1, *shape)
+        returned.append(ahead(part, pools[name], [2, 0], [2, 0], new.view(-1, *shape)))
+    wrong = [name for name, pool in pools.items() if not torch.equal(pool.flatten(), numbers)]
+    for name in wrong:
+        told = BEFORE
+        if len(wrong) < len(pools):
+            others = " and ".join(other for other in pools if other not in wrong)
+            told = f"Slots of {others} are put back; those of {' and '.join(wrong)} are not."
+        what = f"the pool of {name}, {list(pools[name].shape)}, after it"
+        kinds = {
+            f"This is the state after the step. {told}": lambda name=name: moved.view_as(
+                pools[name]
+            )
+        }
+        right = numbers.view_as(pools[name])
+        expect_values(pools[name], right, what, tolerance=0.0, why=BEFORE, kinds=kinds)
+    for got, out in returned:
+        expect_values(
+            got, out, "what run_ahead returned", tolerance=0.0, why="What compute returns."
+        )
 
 
 @task("22.7")

@@ -125,6 +125,38 @@ def check(
 
 
 @task("22.6")
+def test_one_head_by_hand(part: ModuleType) -> None:
+    """Half of the state is left, column j holds 2 * j for the key, and a quarter of the way to 10 is
+    written: the query reads 1.5 * j + 2.5."""
+    column = torch.arange(4.0)
+    pool = torch.stack((4 * column, torch.full((4,), 8.0)))[None, None].repeat(2, 1, 1, 1)
+    unit = torch.tensor([[[1.0, 0.0]]])
+    tokens = {
+        "q": unit,
+        "k": unit.clone(),
+        "v": torch.full((1, 1, 4), 10.0),
+        "log_decay": torch.full((1, 1), 0.5).log(),
+        "beta": torch.full((1, 1), 0.25),
+    }
+    out, _ = run(part, tokens, pool, [1], [1], [False])
+    kinds = {
+        "In every column the key finds 12, the sum over all columns: column j holds 2 * j for it.":
+            2 * column - 0.5,
+        "The query has read the state before the key wrote.": 2 * column,
+        "The state has not decayed.": 3 * column + 2.5,
+        "The state has decayed after the key wrote.": 1.5 * column + 1.25,
+        "The key has found what the state held before it decayed.": column + 2.5,
+        "beta is missing: the whole difference was written.": torch.full((4,), 10.0),
+        "beta was multiplied with v alone: it takes a part of the difference.": torch.full((4,), 2.5),
+    }  # fmt: skip
+    of_out = {f"{words} {ORDER}": lambda x=x: x.view(1, 1, 4) for words, x in kinds.items()}
+    right = (1.5 * column + 2.5).view(1, 1, 4)
+    expect_values(out, right, "out", tolerance=ROUNDED, why=ORDER, kinds=of_out)
+    after = torch.stack((right.view(4), torch.full((4,), 4.0)))
+    expect_values(pool[1, 0], after, "the state after it", tolerance=ROUNDED, why=ORDER)
+
+
+@task("22.6")
 def test_a_token_of_each_sequence(part: ModuleType) -> None:
     """Three sequences, in slots of any order: out, and their slots of the pool."""
     lens, slots, fresh = [1, 1, 1], [3, 0, 4], [False] * 3

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from grader.kit import Mismatch, expect, expect_equal, watch
+from grader.kit import Mismatch, expect, expect_equal, start_script, watch
 from grader.kit.beside import ALONE, Beside
 from grader.kit.kernels import expect_near, padded_apart, random
 from grader.kit.layout import STRIDE_WHY
@@ -110,7 +110,9 @@ def run(
     part: ModuleType, name: str, *args: Any, record: bool = False, on: Any = None
 ) -> tuple[Any, Seen]:
     """One call of the learner's kernels, `on` an object or a fresh one. Gives what it gives, and what
-    its launches did."""
+    its launches did. On a fresh object the report begins with this call."""
+    if on is None:
+        start_script()
     kernels = on if on is not None else watch(part.LayerKernels(), "kernels")
     with watching(record=record) as seen, Beside(part) as beside:
         got = getattr(kernels, name)(*args)
@@ -139,7 +141,34 @@ def expect_work(got: int, most: int, what: str, why: str) -> None:
 def expect_mostly(got: Tensor, right: Tensor, what: str, why: str) -> None:
     """All but one in fifty equal, to the bit: the order of a sum may decide a rounding now and then."""
     share = float((got == right).double().mean())
-    expect(share > 0.98, f"only {share:.0%} of the values of {what}", why=why)
+    if share <= 0.98:
+        at = tuple((got != right).nonzero()[0].tolist())
+        problem = f"only {share:.0%} of the values of {what}; the first that is not, at {list(at)}"
+        raise Mismatch(problem, f"{float(right[at]):.7g}", f"{float(got[at]):.7g}", why)
+
+
+def expect_rows_written(seen: Seen, got: Tensor, what: str, why: str) -> None:
+    """seen: of `run(..., record=True)`. Every row of a result [rows, d] was written, if any was."""
+    rows = {
+        int(at) // got.shape[1]
+        for access in seen.accesses
+        if access.deed == "writes" and access.origin.begin == got.data_ptr()
+        for at in access.elements
+    }
+    lost = sorted(set(range(len(got))) - rows)
+    if not rows or not lost:
+        return
+    launch = seen.launches[-1]
+    tile = launch.arguments.get("ROWS")
+    problem = f"{what}: rows {lost[0]} to {lost[-1]} were never written"
+    if tile and launch.programs * tile == lost[0] and lost[-1] == len(got) - 1:
+        tiles = -(-len(got) // tile)
+        why = (
+            f"{launch.programs} programs with ROWS = {tile} have done one tile each: "
+            f"{launch.programs * tile} rows. {len(got)} rows are {tiles} tiles, so program p has "
+            "the tiles p, p + programs and so on."
+        )
+    raise Mismatch(problem, why=why)
 
 
 def expect_explained(*checks: Callable[[], None]) -> None:

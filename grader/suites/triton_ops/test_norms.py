@@ -23,6 +23,7 @@ from grader.suites.triton_ops.launches import (
     WIDE,
     expect_mostly,
     expect_one_launch,
+    expect_rows_written,
     expect_work,
     goes_by_longest_row,
     reads_of,
@@ -77,9 +78,10 @@ def test_the_last_rows_are_masked_too(part: ModuleType) -> None:
 def test_every_tile_of_rows_is_normed(part: ModuleType) -> None:
     """27 rows of 300, of which no tile holds all: several programs, and a last tile that is not full."""
     x, weight = random(27, 300), random(300, seed=1)
-    got, _ = run(part, "rms_norm", x, weight, 1e-5)
-    right = kernels.rms_norm(x, weight, 1e-5)
-    expect_near(got, right, F32, "rms_norm of 27 rows of 300", why=EVERY)
+    got, seen = run(part, "rms_norm", x, weight, 1e-5, record=True)
+    right, what = kernels.rms_norm(x, weight, 1e-5), "rms_norm of 27 rows of 300"
+    expect_rows_written(seen, got, what, EVERY)
+    expect_near(got, right, F32, what, why=EVERY)
 
 
 @task("9.1")

@@ -25,6 +25,15 @@ def told_of_turns(
     wrong = ~_alike(got, right).all(dim=2)
     if not wrong.any():
         return ""
+    if _in_turn(got, x, positions, *tables):
+        shown = ", ".join(
+            f"token {token}, which stands at {position}, by those of {token}"
+            for token, position in enumerate(positions.tolist()[:MOST_TURNS])
+            if token != position
+        )
+        return (
+            f"Each token was turned by the angles of its place in the batch: {shown}. {why}".strip()
+        )
     token, head = wrong.nonzero()[0].tolist()
     row, was = got[token, head], x[token, head]
     count = f"{int(wrong.sum())} of {wrong.numel()} heads of {name} are wrong."
@@ -35,6 +44,18 @@ def told_of_turns(
                 f"{count} Head {head} of token {token} {words}. {why.replace(MASKED, '').strip()}"
             )
     return ""
+
+
+def _in_turn(got: Tensor, x: Tensor, positions: Tensor, *tables: Tensor) -> bool:
+    """Whether tokens were turned by their number, whatever their position is."""
+    numbers = torch.arange(len(positions))
+    if (
+        len(positions) > len(tables[0])
+        or len(positions) < 2
+        or torch.equal(numbers, positions.long())
+    ):
+        return False
+    return bool(_alike(got, kernels.rope(x, numbers, *tables)).all())
 
 
 def _turned(

@@ -4,6 +4,7 @@ Whatever a case leaves open in the pool is NaN, and what stands behind the end o
 Queries, blocks of keys, blocks of values and tables have gaps between them, each another one.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.kit import Fault, Mismatch, expect, note, watch
+from grader.kit import Fault, Mismatch, expect, note, start_script, watch
 from grader.kit.kernels import (
     Pool,
     expect_near,
@@ -28,7 +29,8 @@ from grader.kit.kernels import (
 from grader.kit.layout import index_before
 from grader.kit.script import show
 from grader.kit.siblings import telling
-from grader.kit.triton_watch import Seen, watching
+from grader.kit.triton_watch import Access, Seen, watching
+from grader.suites.triton_paged_attention.helpers import listening
 from grader.suites.triton_paged_attention.siblings import why_of
 from yaie.core.batch import AttentionSpec
 
@@ -138,8 +140,13 @@ def filled(case: Case, *, keys: Any = None, values: Any = None, q: Any = None) -
     return with_gaps(replace(case, pool=replace(pool, **new), q=asked))
 
 
-def attend(part: ModuleType, case: Case, splits: int | None = None) -> tuple[Any, Seen]:
-    """What the part makes of the case, and what its kernels did to memory."""
+def attend(
+    part: ModuleType, case: Case, splits: int | None = None, *, beside: bool = False
+) -> tuple[Any, Seen]:
+    """What the part makes of the case, and what its kernels did to memory. beside: a report shows this
+    call and the one before."""
+    if not beside:
+        start_script()
     note(f"# {case.told()}")
     given = "" if splits is None else f"splits={splits}"
     note(f"attention = PagedAttention({given})")
@@ -147,7 +154,8 @@ def attend(part: ModuleType, case: Case, splits: int | None = None) -> tuple[Any
         part.PagedAttention() if splits is None else part.PagedAttention(splits=splits), "attention"
     )
     pool = case.pool
-    with watching(record=True) as seen, table_explained("" if case.queries is None else SPARE_WHY):
+    more = "" if case.queries is None else SPARE_WHY
+    with listening(part), table_explained(more), watching(record=True) as seen:
         if case.queries is None:
             bound = max(case.lens, default=0)
             out = attention.decode(
@@ -203,13 +211,28 @@ def expect_attention(
     what = what or f"{name} of {case.told()}"
     exact = case.exact()
     if isinstance(out, Tensor) and out.isnan().any():
-        expect_no_empty_slot_read(case, seen, what)
-        expect_written(out, seen, what, why)
-        expect_only_written_is_read(case, seen, what, why)
-        why = f"{why} No slot without a key was read, and all was written: arithmetic gave the NaN."
-    with telling(lambda: why_of(case, splits, out, exact)):
+        why = of_nan(case, out, seen, what, why)
+    with telling(lambda: why_of(case, splits, out, exact)), nan_by_arithmetic():
         expect_near(out, exact, case.q.dtype, what, why=why.strip(), roundings=roundings)
     return seen
+
+
+def of_nan(case: Case, out: Tensor, seen: Seen, what: str, why: str) -> str:
+    """Raises if NaN was read, or if something was never written. Otherwise `why` with what is left."""
+    expect_no_empty_slot_read(case, seen, what)
+    expect_written(out, seen, what, why)
+    expect_only_written_is_read(case, seen, what, why)
+    return f"{why} All was written, and only keys and values that are there were read."
+
+
+@contextmanager
+def nan_by_arithmetic() -> Iterator[None]:
+    """For results that were written, of numbers that may be read: a NaN among them was computed."""
+    try:
+        yield
+    except Mismatch as error:
+        error.problem = error.problem.split(": never written")[0]
+        raise
 
 
 def expect_the_value_itself(part: ModuleType, splits: int) -> None:
@@ -271,6 +294,43 @@ def expect_only_written_is_read(case: Case, seen: Seen, what: str, why: str) -> 
             )
 
 
+def expect_read_once(case: Case, seen: Seen, why: str) -> None:
+    """Each number of a key and of a value is read once by all programs together."""
+    for name, blocks in (("keys", case.pool.key_blocks), ("values", case.pool.value_blocks)):
+        reads = [
+            access
+            for access in seen.accesses
+            if access.deed == "reads" and access.origin.begin == blocks.data_ptr()
+        ]
+        right = sum(case.lens) * blocks.shape[2] * blocks.shape[3]
+        if (got := sum(len(access.elements) for access in reads)) == right:
+            continue
+        by_line: Counter[str] = Counter()
+        for access in reads:
+            by_line[f"line {access.line} of {os.path.basename(access.file)}"] += len(
+                access.elements
+            )
+        told = ", ".join(f"{line} reads {count}" for line, count in by_line.items() if count)
+        raise Mismatch(
+            f"{got} numbers of the {name} are read, where there are {right}: {told}",
+            why=f"{why}{_second_pass(reads)}" if got > right else "",
+        )
+
+
+def _second_pass(reads: list[Access]) -> str:
+    """Whether a program reads tiles again after it has read the last one."""
+    order: dict[Any, list[frozenset[int]]] = {}
+    for access in reads:
+        tiles = order.setdefault(access.program, [])
+        tiles.append(frozenset(access.elements.tolist()))
+    for tiles in order.values():
+        different = list(dict.fromkeys(tiles))
+        last = tiles.index(different[-1])
+        if len(different) > 1 and different[0] in tiles[last:]:
+            return " One pass over the keys is enough: the softmax is taken online, tile by tile."
+    return ""
+
+
 def expect_own_entries_read(case: Case, seen: Seen) -> None:
     """No program looks up an entry of a table behind the block of the sequence's last key."""
     tables, size = case.pool.block_tables, case.pool.key_blocks.shape[1]
@@ -286,11 +346,26 @@ def expect_own_entries_read(case: Case, seen: Seen) -> None:
             )
 
 
-def expect_rows(out: Any, values: list[float], what: str, why: str) -> None:
-    """In dimension 0, `out` [rows, heads, d] holds these values, row by row and head by head."""
+def expect_rows(
+    part: ModuleType,
+    case: Case,
+    values: list[float],
+    what: str,
+    why: str,
+    splits: int | None = None,
+    *,
+    first: int = 0,
+) -> tuple[Tensor, Seen]:
+    """In dimension 0, what the part makes of the case, [rows, heads, d], holds these values, row by row
+    and head by head. first: the row that they begin with."""
+    out, seen = attend(part, case, splits)
     right = torch.tensor(values, dtype=torch.float64)
     expect(isinstance(out, Tensor), f"{what}: {type(out).__name__} instead of a tensor")
-    expect_near(out[..., 0].flatten(), right, out.dtype, what, why=why)
+    if out.isnan().any():
+        why = of_nan(case, out, seen, what, why)
+    with telling(lambda: why_of(case, splits, out, case.exact())), nan_by_arithmetic():
+        expect_near(out[first:, ..., 0].flatten(), right, out.dtype, what, why=why)
+    return out, seen
 
 
 @contextmanager

@@ -68,9 +68,19 @@ def _of_spec(case: Any) -> list[Sibling]:
                 (f"The window is one key too short: {rule}", changed(window=spec.window - 1))
             )
     if spec.softcap is not None:
-        found.append(("The softcap is not applied.", changed(softcap=None)))
+        found += [
+            ("The softcap is not applied.", changed(softcap=None)),
+            ("The scores are tanh(score / softcap), at most 1: the factor softcap is missing.",
+             changed(scale=spec.scale / spec.softcap, softcap=1.0)),
+            ("The softcap acts on the products: it acts on the scores, which are scaled before.",
+             changed(softcap=spec.softcap * spec.scale)),
+        ]  # fmt: skip
     if spec.sinks is not None:
-        found.append(("The sinks have no share of the weight.", changed(sinks=None)))
+        found += [
+            ("The sinks have no share of the weight.", changed(sinks=None)),
+            ("The sinks are scaled like products: they are logits already.",
+             changed(sinks=spec.sinks * spec.scale)),
+        ]  # fmt: skip
     heads, group = case.q.shape[1], case.q.shape[1] // case.kv_heads
     if group > 1:
         # Head h must read h // group: what it reads of h % kv_heads is what another head should.

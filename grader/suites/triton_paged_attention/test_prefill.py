@@ -46,17 +46,15 @@ def means(lens: list[int], queries: list[int], **spec: object) -> Case:
 @task("11.5")
 def test_a_query_sees_what_is_not_ahead(part: ModuleType) -> None:
     """In a chunk that begins its sequence, query j sees keys 0 to j."""
-    out, _ = attend(part, means([5], [5]))
     what = "the means of positions 0 to j for 5 queries"
-    expect_rows(out, [0.0, 0.5, 1.0, 1.5, 2.0], what, POSITION_WHY)
+    expect_rows(part, means([5], [5]), [0.0, 0.5, 1.0, 1.5, 2.0], what, POSITION_WHY)
 
 
 @task("11.5")
 def test_a_later_chunk_sees_the_earlier_ones(part: ModuleType) -> None:
     """The queries of a chunk are the last positions of their sequence."""
-    out, _ = attend(part, means([9], [3]))
     what = "the means of what the last 3 of 9 positions see"
-    expect_rows(out, [3.0, 3.5, 4.0], what, POSITION_WHY)
+    expect_rows(part, means([9], [3]), [3.0, 3.5, 4.0], what, POSITION_WHY)
 
 
 @task("11.5")
@@ -94,10 +92,9 @@ def test_a_row_of_a_tile_is_a_query_and_its_head(part: ModuleType) -> None:
         make_case([2], queries=[2], kv_heads=2, group=2),
         values=lambda i, p: torch.tensor([[1.0], [2.0]]),
     )
-    out, _ = attend(part, case)
     why = "The group's heads are neighbours: h // group. h % kv_heads would give 1, 2, 1, 2."
     what = "what 4 heads get from value heads that hold 1 and 2"
-    expect_rows(out[1:], [1.0, 1.0, 2.0, 2.0], what, why)
+    expect_rows(part, case, [1.0, 1.0, 2.0, 2.0], what, why, first=1)
 
 
 @task("11.5")
@@ -127,9 +124,14 @@ def test_what_lies_behind_the_end_has_no_say_in_prefill(part: ModuleType) -> Non
 @task("11.5")
 def test_a_window_moves_with_the_query(part: ModuleType) -> None:
     """With a window each query of a chunk sees the last `window` keys up to its own."""
-    out, _ = attend(part, means([8], [4], window=3))
     why = "The query at position p sees p - window + 1 to p: 2 to 4, 3 to 5, 4 to 6, 5 to 7."
-    expect_rows(out, [3.0, 4.0, 5.0, 6.0], "means of the last 4 of 8 positions, window 3", why)
+    expect_rows(
+        part,
+        means([8], [4], window=3),
+        [3.0, 4.0, 5.0, 6.0],
+        "means of the last 4 of 8 positions, window 3",
+        why,
+    )
     case = make_case([150], queries=[60], window=20, block_size=16)
     expect_attention(part, case, what="60 queries of 150 keys with a window of 20", why=why)
 
@@ -211,8 +213,8 @@ def test_what_is_ahead_is_not_multiplied(part: ModuleType) -> None:
     case = make_case([320], queries=[32], block_size=16)
     _, last = attend(part, case)  # 32 queries that see all tiles of keys
     spec = replace(case.spec, window=33)
-    _, windowed = attend(part, replace(case, spec=spec))
-    _, every = attend(part, make_case([320], queries=[320], block_size=16))
+    _, windowed = attend(part, replace(case, spec=spec), beside=True)
+    _, every = attend(part, make_case([320], queries=[320], block_size=16), beside=True)
     why = (
         "A tile whose lanes are all masked reads nothing, but takes its turn: loop from the tile of the "
         "first query's window to that of the last query's position."
@@ -314,11 +316,12 @@ def test_sinks_and_softcap_are_those_of_decode(part: ModuleType) -> None:
     extras: list[dict[str, Any]] = [{"softcap": 0.5}, {"sinks": torch.tensor([2.0, -1.0])}]
     for extra in extras:
         case = make_case([70, 5], queries=[1, 1], kv_heads=2, **extra)
-        right, _ = attend(part, replace(case, queries=None), splits=1)
-        out, _ = attend(part, case)
         name = next(iter(extra))
-        what = f"chunks of one query with {name}, against `decode` of the same queries"
         why = f"The kernel is given `{name}`: the same row of scores gives the same weights."
+        expect_attention(part, case, what=f"chunks of one query with {name}", why=why)
+        right, _ = attend(part, replace(case, queries=None), splits=1)
+        out, _ = attend(part, case, beside=True)
+        what = f"chunks of one query with {name}, against `decode` of the same queries"
         expect_near(out, right.double(), case.q.dtype, what, why=why)
 
 

@@ -27,9 +27,15 @@ def test_a_window_holds_the_last_keys(part: ModuleType) -> None:
     for window, mean in ((1, 9.0), (2, 8.5), (9, 5.0), (10, 4.5), (50, 4.5)):
         case = make_case([10], block_size=4, window=window)
         case = filled(case, keys=lambda i, p: 0.0, values=lambda i, p: float(p))
-        out, _ = attend(part, case, splits=1)
         why = f"Keys {max(0, 10 - window)} to 9 are seen: the first is length - window, or 0."
-        expect_rows(out, [mean], f"the mean of 10 values 0 to 9 in a window of {window}", why)
+        expect_rows(
+            part,
+            case,
+            [mean],
+            f"the mean of 10 values 0 to 9 in a window of {window}",
+            why,
+            splits=1,
+        )
 
 
 @task("11.4")
@@ -43,7 +49,7 @@ def test_a_window_saves_reading(part: ModuleType) -> None:
         f"{read} keys are read for a window of 40",
         why="Hidden by a mask, keys cost as much as seen ones: begin at the window, or at its tile.",
     )
-    _, short = attend(part, make_case([40 + 128], block_size=16), splits=1)
+    _, short = attend(part, make_case([40 + 128], block_size=16), splits=1, beside=True)
     expect(
         seen.dots <= short.dots,
         f"for a window of 40 in 900 keys tl.dot is called {seen.dots} times; all of 168 keys take "
@@ -69,7 +75,7 @@ def test_a_window_is_divided_too(part: ModuleType) -> None:
         largest.append(max(loads.values()) // 16)
     case = make_case([300], block_size=16)
     with loads_by_program(case.pool.key_blocks) as loads:
-        attend(part, case, splits=3)
+        attend(part, case, splits=3, beside=True)
     whole = max(loads.values()) // 16
     expect(
         largest[0] <= whole + 16,  # a window may begin in the middle of a block
@@ -107,11 +113,23 @@ def test_nothing_hides_behind_a_softcap(part: ModuleType) -> None:
 def test_a_softcap_bounds_the_scores(part: ModuleType) -> None:
     """With a softcap, scores become softcap * tanh(score / softcap), after the scale."""
     why = "2 * tanh(10 / 2) is nearly 2, so the keys weigh 1 to e^2: 0.881."
-    out, _ = attend(part, scores_of([2], 10.0, scale=1.0, softcap=2.0), splits=1)
-    expect_rows(out, [0.8807780], "the weight of score 10 beside score 0, softcap 2", why)
+    expect_rows(
+        part,
+        scores_of([2], 10.0, scale=1.0, softcap=2.0),
+        [0.8807780],
+        "the weight of score 10 beside score 0, softcap 2",
+        why,
+        splits=1,
+    )
     why = "The softcap acts on the scaled score: 2 * tanh(1 / 2) is 0.924, so 0.716."
-    out, _ = attend(part, scores_of([2], 10.0, scale=0.1, softcap=2.0), splits=1)
-    expect_rows(out, [0.7159041], "the same at scale 0.1", why)
+    expect_rows(
+        part,
+        scores_of([2], 10.0, scale=0.1, softcap=2.0),
+        [0.7159041],
+        "the same at scale 0.1",
+        why,
+        splits=1,
+    )
     why = "tanh of a large number is 1: written with exp, it must not divide infinity by infinity."
     for score in (800.0, -800.0):
         case = scores_of([2], score, scale=1.0, softcap=1.0)
@@ -127,14 +145,18 @@ def test_a_sink_takes_its_share(part: ModuleType) -> None:
         keys=lambda i, p: 0.0,
         values=lambda i, p: 4.0,
     )
-    out, _ = attend(part, case, splits=1)
     why = (
         "Three keys of score 0 and a sink of 0 share the weight: 3/4 of the value 4 is left. A sink of "
         "-inf has no share, one of log 5 has 5/8, and one of 1000 all. Every query head has its own, "
         "and neither scale nor softcap concerns it."
     )
     expect_rows(
-        out, [3.0, 4.0, 1.5, 0.0], "heads with sinks 0, -inf, log 5, 1000 over values of 4", why
+        part,
+        case,
+        [3.0, 4.0, 1.5, 0.0],
+        "heads with sinks 0, -inf, log 5, 1000 over values of 4",
+        why,
+        splits=1,
     )
 
 
@@ -144,8 +166,14 @@ def test_a_sink_is_neither_scaled_nor_capped(part: ModuleType) -> None:
     sinks = torch.tensor([3.0])
     why = "Scores 0 and 0.5 and a sink of 3: e^0.5 / (1 + e^0.5 + e^3) is 0.0725."
     case = scores_of([2], 10.0, scale=1.0, softcap=0.5, sinks=sinks)
-    out, _ = attend(part, case, splits=1)
-    expect_rows(out, [0.0725214], "the last key's weight at softcap 0.5 with a sink of 3", why)
+    expect_rows(
+        part,
+        case,
+        [0.0725214],
+        "the last key's weight at softcap 0.5 with a sink of 3",
+        why,
+        splits=1,
+    )
     case = scores_of([2], 10.0, scale=0.25, sinks=sinks)
     expect_attention(
         part, case, splits=1, what="a sink of 3 at scale 0.25", why="A sink is no score."
@@ -171,10 +199,14 @@ def test_a_sink_counts_once(part: ModuleType) -> None:
         values=lambda i, p: 1.0,
     )
     why = "400 keys and one sink of e^2: in every part, it would weigh as often as there are parts."
-    out, _ = attend(part, case, splits=4)
     weight = math.exp(2.0)
     expect_rows(
-        out, [400 / (400 + weight), 3 / (3 + weight)], "the weight of the keys, 4 parts", why
+        part,
+        case,
+        [400 / (400 + weight), 3 / (3 + weight)],
+        "the weight of the keys, 4 parts",
+        why,
+        splits=4,
     )
 
 

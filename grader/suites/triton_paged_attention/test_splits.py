@@ -106,8 +106,7 @@ def test_an_empty_part_leaves_no_trace(part: ModuleType) -> None:
         expect_attention(part, make_case(lens, block_size=16), splits=4, what=what, why=why)
     case = make_case([0], block_size=16)
     why = "Without keys all parts are empty: every lse is -inf, and the sum of their weights is 0."
-    out, _ = attend(part, case, splits=2)
-    expect_rows(out, [0.0], "a sequence of no keys in 2 parts", why)
+    expect_rows(part, case, [0.0], "a sequence of no keys in 2 parts", why, splits=2)
 
 
 @task("11.3")
@@ -141,12 +140,13 @@ def test_parts_are_joined_in_float32(part: ModuleType) -> None:
         keys=lambda i, p: 0.0,
         values=lambda i, p: -256.0 if p >= 128 else 258.0 if p < 57 else 256.0,
     )
-    out, _ = attend(part, case, splits=2)
     why = (
         "The first 128 keys give 256.89, the others -256. As bfloat16 the first is 256: parts, weights "
         "and their sum are float32."
     )
-    expect_rows(out, [57 / 128], "the mean of 256 values in bfloat16, in 2 parts", why)
+    expect_rows(
+        part, case, [57 / 128], "the mean of 256 values in bfloat16, in 2 parts", why, splits=2
+    )
 
 
 @task("11.3")
@@ -213,7 +213,7 @@ def test_a_part_computes_its_own_tiles(part: ModuleType) -> None:
     """All parts together multiply as many tiles as one program would."""
     case = make_case([512], block_size=16)
     _, whole = attend(part, case, splits=1)
-    _, seen = attend(part, case, splits=4)
+    _, seen = attend(part, case, splits=4, beside=True)
     expect(
         seen.dots <= whole.dots,
         f"4 parts of 512 keys call tl.dot {seen.dots} times; in one part it takes {whole.dots}",
