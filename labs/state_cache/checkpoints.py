@@ -61,7 +61,8 @@ class Checkpoints:
         """A slot for the state after a request's block, its `depth`th.
 
         At most count // 2 states are pending, the new one included: None where one more would be too
-        many, even if slots are free. If no slot is free, the least recently used of the tree's gives way.
+        many, even if slots are free. If no slot is free, the least recently used of the tree's gives
+        way.
         """
         # TODO 22.5: your code here (the reference: 6 lines).
         raise NotImplementedError(

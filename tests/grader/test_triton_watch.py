@@ -93,7 +93,9 @@ def test_a_strided_view_is_valid_in_its_rows_alone() -> None:
         watching(),
     ):
         copy_rows[(4,)](view, torch.empty(4, 3), 4, 3, BLOCK=4, SHIFT=0)
-    assert far.value.why.startswith(OUTSIDE_WHY)  # programs go on as they began, beyond the last row
+    assert far.value.why.startswith(
+        OUTSIDE_WHY
+    )  # programs go on as they began, beyond the last row
     with (
         pytest.raises(Fault, match=r"offset 3 of x_ptr, .* 1 behind element \[0, 2\]") as between,
         watching(),
