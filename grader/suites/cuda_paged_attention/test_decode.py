@@ -243,19 +243,6 @@ def test_a_maximum_that_rises_a_little(part: ModuleType) -> None:
 
 
 @task("16.1")
-def test_small_weights_count(part: ModuleType) -> None:
-    """A key counts by its weight, however small that is beside another's."""
-    pool = in_one_block(3 * TURN)
-    pool.value_blocks[0, : 3 * TURN] = 1000.0
-    pool.key_blocks[0, 5], pool.value_blocks[0, 5] = 10 / 16, 0.0
-    small = 23 * math.exp(-10)
-    why = "23 keys weigh exp(-10) = 0.000045 each beside one of weight 1, and have values of 1,000."
-    what = "24 keys, of which number 5 has the score 10 and the value 0"
-    exact = means([1000 * small / (1 + small)])
-    expect_decode(part, torch.ones(1, 1, 256), pool, spec_of(256), what, why, exact=exact)
-
-
-@task("16.1")
 def test_scores_far_below_zero(part: ModuleType) -> None:
     """A running maximum begins at LOWEST, in a team and in the merge: scores may all be negative."""
     why = {
@@ -271,6 +258,19 @@ def test_scores_far_below_zero(part: ModuleType) -> None:
             pool.key_blocks[slot(pool, 0, position)] = lowest - position / 64
         what, q = f"12 keys with scores of {16 * lowest:,.0f} and less", torch.ones(1, 1, 256)
         expect_decode(part, q, pool, spec_of(256), what, why[lowest])
+
+
+@task("16.1")
+def test_small_weights_count(part: ModuleType) -> None:
+    """A key counts by its weight, however small that is beside another's."""
+    pool = in_one_block(3 * TURN)
+    pool.value_blocks[0, : 3 * TURN] = 1000.0
+    pool.key_blocks[0, 5], pool.value_blocks[0, 5] = 10 / 16, 0.0
+    small = 23 * math.exp(-10)
+    why = "23 keys weigh exp(-10) = 0.000045 each beside one of weight 1, and have values of 1,000."
+    what = "24 keys, of which number 5 has the score 10 and the value 0"
+    exact = means([1000 * small / (1 + small)])
+    expect_decode(part, torch.ones(1, 1, 256), pool, spec_of(256), what, why, exact=exact)
 
 
 @task("16.1")
