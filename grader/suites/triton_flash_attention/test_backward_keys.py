@@ -93,6 +93,15 @@ def test_dk_is_summed_in_float32(part: ModuleType) -> None:
     expect_sums(part, summed_in_half(1024, 1, 64), "", why)
     why = f"{why} The sum over the query heads of a group is one sum, over all of their queries."
     expect_sums(part, summed_in_half(16, 32, 16), " of 32 heads on one", why)
+    why = (
+        "Two tiles of 64 queries give 2,113 and -2,112, of which float16 has the second alone: what a "
+        "tile gives is added in float32."
+    )
+    given_problem, grad_out = summed_in_half(128, 1, 0)
+    for tensor, first in ((given_problem.q, 0), (grad_out, 1)):
+        tensor[:, :64, :, first:], tensor[:, 64:, :, first:] = 66.0, -66.0
+        tensor[:, 0, :, first:] = 68.0
+    expect_sums(part, (given_problem, grad_out), " of tiles that cancel", why)
 
 
 def expect_sums(part: ModuleType, given: tuple[Problem, torch.Tensor], of: str, why: str) -> None:

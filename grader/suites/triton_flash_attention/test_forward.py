@@ -144,6 +144,18 @@ def test_sums_are_kept_in_float32(part: ModuleType) -> None:
         "rounded off. acc and total are float32, from the first tile to the last."
     )
     expect_forward(part, scored([0.0] * keys, values, F16), "10.1", f"{keys} keys in float16", why)
+    why = (
+        "Two tiles of 64 keys give 2,113 and -2,112, of which float16 has the second alone: what a tile "
+        "gives is added to acc in float32."
+    )
+    what = "128 keys in float16 whose values sum to 1"
+    cancelling = scored([0.0] * 128, [33.0] * 63 + [34.0] + [-33.0] * 64, F16)
+    expect_forward(part, cancelling, "10.1", what, why)
+    why = (
+        "The values sum to 128,000, and float16 ends at 65,504: acc is rounded once it is divided."
+    )
+    large = scored([0.0] * 128, [1000.0] * 128, F16)
+    expect_forward(part, large, "10.1", "128 keys in float16 with values of 1,000", why)
 
 
 @task("10.1")
@@ -196,6 +208,18 @@ def test_a_query_before_all_keys(part: ModuleType) -> None:
     expect_forward(part, problem(40, 20, causal=True), "10.1", "40 causal queries over 20", why)
     late = problem(2, 40, causal=True, window=3)
     expect_forward(part, late, "10.1", "a tile in which one query sees nothing yet", why)
+
+
+@task("10.1")
+def test_three_walks_make_a_window(part: ModuleType) -> None:
+    """A window's keys are taken in three walks, each of them once.
+
+    The helpers of tasks 10.2 to 10.4 are the reference's here.
+    """
+    why = (
+        "The walks go from begin to full_begin, from there to full_end, and from there to end. A tile "
+        "that is in two of them counts twice."
+    )
     late = problem(33, 100, causal=True, window=40)
     expect_forward(part, late, "10.1", "33 causal queries over 100 keys, window 40", why)
 
