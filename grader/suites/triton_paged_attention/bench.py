@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -355,15 +356,18 @@ def expect_rows(
     splits: int | None = None,
     *,
     first: int = 0,
+    siblings: bool = True,
 ) -> tuple[Tensor, Seen]:
     """In dimension 0, what the part makes of the case, [rows, heads, d], holds these values, row by row
-    and head by head. first: the row that they begin with."""
+    and head by head. first: the row that they begin with. siblings: whether `why_of` knows better than
+    `why`; not where several mistakes give the same."""
     out, seen = attend(part, case, splits)
     right = torch.tensor(values, dtype=torch.float64)
     expect(isinstance(out, Tensor), f"{what}: {type(out).__name__} instead of a tensor")
     if out.isnan().any():
         why = of_nan(case, out, seen, what, why)
-    with telling(lambda: why_of(case, splits, out, case.exact())), nan_by_arithmetic():
+    told = partial(why_of, case, splits, out) if siblings else (lambda exact: "")
+    with telling(lambda: told(case.exact())), nan_by_arithmetic():
         expect_near(out[first:, ..., 0].flatten(), right, out.dtype, what, why=why)
     return out, seen
 

@@ -103,8 +103,8 @@ def _of_parts(calls: list[Call]) -> str:
     """Of tensors of parts, which the kernel that joins them has."""
     for call in calls:
         start, end, split, splits, tile = call.given
-        if not isinstance(split, list):
-            continue
+        if not isinstance(split, list) or len(split) < splits:
+            continue  # one part alone, or a join that does not ask for all of them
         first, last = call.gave
         parts = [(a, b) for a, b in list(zip(first, last, strict=True))[:splits] if a < b]
         shown = ", ".join(f"{a}..{b}" for a, b in parts[:MOST_SHOWN])

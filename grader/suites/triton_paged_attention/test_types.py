@@ -32,6 +32,7 @@ def test_all_scores_may_lie_far_below_zero(part: ModuleType) -> None:
             f"the mean of 5 values 0 to 4 whose keys all score {score}",
             why,
             splits=1,
+            siblings=False,
         )
 
 
