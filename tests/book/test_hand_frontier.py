@@ -213,7 +213,7 @@ def test_a_long_prompt_s_attention_and_a_fourth_of_its_tiles():
     share = (products + attention / 4) / (products + attention)
     text = _words("latent-attention")
     assert f"pairs are {attention / 1e15:.1f} PFLOP" in text
-    assert f"beside {products / 1e15:.1f} for the products" in text
+    assert f"beside {products / 1e15:.1f} for the matmuls" in text
     assert f"the prefill takes {share:.0%} of its time" in text
 
 
