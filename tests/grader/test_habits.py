@@ -65,6 +65,27 @@ EXPECTED = {
     "a history": ["_habit_history.append(dict(locals()))"],
 }
 
+TAKEN = "a copy of the whole"
+
+
+@pytest.mark.parametrize(
+    ("parts", "habits"),
+    [
+        ("row[:cut], row[cut:]", 0),
+        ("row[:cut], row[cut:end], row[end:]", 0),
+        ("row[1:]", 0),
+        ("row[:-1]", 0),
+        ("row.shape[:cut]", 0),
+        ("row[:cut], row[end:]", 2),
+        ("row[cut:end]", 1),
+        ("row[:cut], other[cut:]", 2),
+    ],
+)
+def test_a_copy_of_the_whole_is_waste_where_a_part_is_taken(parts: str, habits: int) -> None:
+    code = f"def taken(row, other, cut, end):\n    return {parts}\n"
+    made = habits_in(code, "x.py", dict.fromkeys(range(2), "1.1"))
+    assert sum(habit.change.startswith(TAKEN) for habit in made) == habits
+
 
 def test_every_rule_has_an_example() -> None:
     assert set(EXPECTED) == {rule.name for rule in RULES}

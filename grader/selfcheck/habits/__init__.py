@@ -40,7 +40,7 @@ def habits_in(text: str, file: str, task_at: dict[int, str]) -> Iterator[Mutant]
         if number not in task_at or index in untouched(tree):
             continue
         for rule in RULES:
-            for words, apply in rule.edits(node):
+            for words, apply in [] if rule.spares(node, tree) else rule.edits(node):
                 source = changed(tree, index, apply)
                 if source in made:
                     continue

@@ -21,14 +21,54 @@ def _wholes(node: ast.AST) -> Iterator[Edit]:
             )
 
 
+def _is_taken_whole(node: ast.AST, whole: ast.AST) -> bool:
+    """Whether one more copy changes no growth: the function takes the other parts too, the part is all
+    but a fixed number, or the whole is a shape, a handful of numbers."""
+    match node:
+        case ast.Subscript(value=value, slice=ast.Slice() as part):
+            begin, end = _ends(part)
+            all_but_few = end == "" if begin.isdecimal() else begin == "" and end[:1] == "-"
+            name = ast.unparse(value)
+            return all_but_few or name.endswith(".shape") or _is_covered(_parts(name, node, whole))
+    return False
+
+
+def _parts(name: str, node: ast.AST, whole: ast.AST) -> set[tuple[str, str]]:
+    """(begin, end) of each part of `name` that the function around the node takes."""
+    functions = [at for at in ast.walk(whole) if isinstance(at, ast.FunctionDef)]
+    around = next((at for at in reversed(functions) if node in ast.walk(at)), whole)
+    return {
+        _ends(inner.slice)
+        for inner in ast.walk(around)
+        if isinstance(inner, ast.Subscript)
+        and isinstance(inner.slice, ast.Slice)
+        and ast.unparse(inner.value) == name
+    }
+
+
+def _is_covered(parts: set[tuple[str, str]]) -> bool:
+    """Whether parts that touch lead from the beginning to the end."""
+    reached, found = set[str](), {""}
+    while found - reached:
+        reached |= found
+        ends = {end for begin, end in parts if begin in reached}
+        if "" in ends:
+            return True
+        found |= ends
+    return False
+
+
+def _ends(part: ast.Slice) -> tuple[str, str]:
+    begin, end = ("" if at is None else ast.unparse(at) for at in (part.lower, part.upper))
+    return begin, end
+
+
 def _of_copy(node: ast.expr) -> str:
     assert isinstance(node, ast.Subscript)
     assert isinstance(node.slice, ast.Slice)
-    lower, upper = (
-        "" if end is None else ast.unparse(end) for end in (node.slice.lower, node.slice.upper)
-    )
+    begin, end = _ends(node.slice)
     step = "" if node.slice.step is None else f":{ast.unparse(node.slice.step)}"
-    return f"_habit_copied({ast.unparse(node.value)})[{lower}:{upper}{step}]"
+    return f"_habit_copied({ast.unparse(node.value)})[{begin}:{end}{step}]"
 
 
 def _histories(node: ast.AST) -> Iterator[Edit]:
@@ -38,6 +78,6 @@ def _histories(node: ast.AST) -> Iterator[Edit]:
 
 
 RULES = (
-    Rule("a copy of the whole", _wholes),
+    Rule("a copy of the whole", _wholes, spares=_is_taken_whole),
     Rule("a history", _histories),
 )

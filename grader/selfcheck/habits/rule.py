@@ -12,10 +12,12 @@ Edit = tuple[str, Change]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """name: of the habit. edits: what it may do to a node."""
+    """name: of the habit. edits: what it may do to a node. spares: whether the node, in its file, is a
+    place where the habit does no harm."""
 
     name: str
     edits: Callable[[ast.AST], Iterator[Edit]]
+    spares: Callable[[ast.AST, ast.AST], bool] = lambda node, whole: False
 
 
 def replaced(make: Callable[[ast.expr], str], helper: str = "") -> Change:

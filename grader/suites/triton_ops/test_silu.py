@@ -16,6 +16,7 @@ from grader.suites.triton_ops.launches import (
     STRIDES,
     TAIL,
     WIDE,
+    WORTH,
     expect_mostly,
     expect_one_launch,
     expect_work,
@@ -79,6 +80,7 @@ def test_a_wide_row_is_cut_into_tiles(part: ModuleType) -> None:
         "together, each with the tile that its number says."
     )
     expect_near(got, kernels.silu_mul(x), F32, "silu_mul of halves of 3,000", why=why)
+    expect_work(seen.programs, 2 * 24, "programs for two halves of 3,000 numbers", WORTH)
     why = (
         "Program p starts beside p + 1: number them along the rows, all tiles of row 0 before those of "
         "row 1. Down the columns, programs that run together read from as many distant rows. (Of a grid "

@@ -18,6 +18,7 @@ from grader.suites.triton_ops.launches import (
     NOTHING,
     POOL,
     SLOTS,
+    WORTH,
     copies,
     expect_one_launch,
     expect_stored,
@@ -133,6 +134,7 @@ def test_rows_that_no_tile_divides(part: ModuleType) -> None:
             once = "Each number is moved once."
             expect_work(seen.loads(source), source.numel(), f"numbers read of {name}", once)
             expect_work(seen.stores(target), source.numel(), f"numbers of {name} written", once)
+    expect_work(seen.programs, 4 * 10, "programs for two keys and values of 1,200 numbers", WORTH)
 
 
 @task("9.5")
