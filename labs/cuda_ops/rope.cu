@@ -47,7 +47,7 @@ template <int N> __device__ Some<float, N> angles_at(const float* table, int64_t
 }
 
 // Thread (x, y, z): pairs x * N to x * N + N - 1 of every blockDim.y-th head, from head y on, of a
-// token. The angles are read once for all heads.
+// token. Angles come from a cache: how often they are read does not matter.
 template <typename T, int N>
 __global__ void rope_kernel(Heads<T> q, Heads<T> k, Angles angles, int64_t tokens, int64_t d) {
     // TODO 14.5: your code here (the reference: 14 lines).

@@ -11,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import Mismatch, note, start_script, watch
+from grader.kit import Mismatch, expect, note, start_script, watch
 from grader.kit.cuda_work import PACKED, Work, blamed, launches_of, told_grid
 from grader.kit.kernels import random
 from yaie.cuda.on_cpu import Launch
@@ -59,6 +59,16 @@ def expect_launched(call: Callable[[int], object], count: int) -> None:
     note(f"# {count:,} rows or tokens; the launch is looked at, and no kernel runs")
     with blamed("launch", IN_X, where="a grid of"):
         launches_of(lambda: call(count))
+
+
+def expect_two_warps(launches: list[Launch], what: str) -> None:
+    """The blocks of the first launch have 64 threads or more. what: as in "rms_norm of 512 rows"."""
+    expect(
+        launches[0].threads >= 64,
+        f"{what}: blocks of {launches[0].threads} threads",
+        why="An SM has room for 64 warps, and for 32 blocks: blocks of one warp or less fill at most "
+        "half of it. A block has room for more of them along y or z.",
+    )
 
 
 def expect_loads_in_packs(work: Work, what: str) -> None:

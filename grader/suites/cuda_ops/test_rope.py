@@ -24,6 +24,7 @@ from grader.suites.cuda_ops.exact import (
     ODD,
     expect_launched,
     expect_loads_in_packs,
+    expect_two_warps,
     heads,
     kernels_of,
     laid,
@@ -269,7 +270,9 @@ def test_most_threads_turn_something(part: ModuleType) -> None:
     kernels, positions = kernels_of(part), torch.zeros(1024, dtype=torch.int64)
     q, k = torch.zeros(1024, 2, 64, dtype=BF16), torch.zeros(1024, 2, 64, dtype=BF16)
     launches = launches_of(lambda: kernels.rope(q, k, positions, *rotary_tables(2, 32)))
-    expect_grid_fits(launches, 1024 * 4 * 4, "rope of 1,024 tokens of 4 heads of 64", most=6)
+    what = "rope of 1,024 tokens of 4 heads of 64"
+    expect_grid_fits(launches, 1024 * 4 * 4, what, most=6)
+    expect_two_warps(launches, what)
 
 
 @task("14.5")
