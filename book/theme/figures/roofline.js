@@ -11,7 +11,8 @@
 // Left out: the embedding's few rows, norms, and activations, which a fused kernel keeps on the chip.
 //   intensity = FLOPs / bytes;   attainable FLOP/s = min(peak, intensity · bandwidth)
 //   shortest time = max(FLOPs / peak, bytes / bandwidth);   tokens/s = n · t / time
-// A card's memory holds the weights and n · (c + 1) tokens' keys and values: D stops at the last n that fits.
+// A card's memory holds all weights, with the embedding, of which a step reads few rows, and n · (c + 1) tokens' keys and
+// values: D stops at the last n that fits.
 'use strict';
 
 const roofline = (() => {
@@ -37,15 +38,20 @@ const roofline = (() => {
     };
   }
 
+  /** Bytes that memory holds: of all weights, and of `cached` tokens and the next one for each sequence. */
+  function sizes(model, machine, cached) {
+    return { weights: machine.width * model.parameters,
+      each: machine.width * 2 * model.layers * model.kv_heads * model.head_dim * (cached + 1) };
+  }
+
   /** How many sequences of `cached` tokens, and the one that each is about to get, the memory holds beside the weights. */
   function room(model, machine, cached) {
     if (!machine.memory) return Infinity;
-    const { weightBytes } = step(model, machine, { sequences: 1, tokens: 1, cached });
-    const each = machine.width * 2 * model.layers * model.kv_heads * model.head_dim * (cached + 1);
-    return Math.max(0, Math.floor((machine.memory - weightBytes) / each));
+    const { weights, each } = sizes(model, machine, cached);
+    return Math.max(0, Math.floor((machine.memory - weights) / each));
   }
 
-  return { step, room };
+  return { step, sizes, room };
 })();
 
 (() => {
@@ -164,14 +170,14 @@ const roofline = (() => {
   }
 
   /** The card's memory as a bar: weights, keys and values, and what did not fit, hatched, behind its end. */
-  function memory(machine, decode, held, { edges, height }, narrow) {
+  function memory(machine, held, { edges, height }, narrow) {
     const [top, thick] = [height + 14, 16];
     const most = Math.min(Math.max(machine.memory, held.asked), 1.5 * machine.memory); // longer ones leave the picture
     const at = (bytes) => edges.left + (Math.min(bytes, most) / most) * (edges.right - edges.left);
     const part = (key, from, to, look) => svg('rect', { x: at(from), y: top, width: Math.max(0, at(to) - at(from)),
       height: thick, 'data-key': key, 'data-thing': 'memory', ...look });
     const stroke = { 'stroke-width': 1 };
-    const [weights, filled] = [decode.weightBytes, decode.weightBytes + held.kv];
+    const [weights, filled] = [held.weights, held.weights + held.kv];
     return [svg('defs', {}, svg('pattern', { id: 'roofline-over', width: 5, height: 5, patternUnits: 'userSpaceOnUse' },
       svg('path', { d: 'M-1 1l2-2M0 5l5-5M4 6l2-2', stroke: 'var(--y-red)', 'stroke-width': 1.2 }))),
     part('weights', 0, weights, { fill: 'var(--y-grey-soft)', stroke: 'var(--y-line)', ...stroke }),
@@ -218,12 +224,12 @@ const roofline = (() => {
       const narrow = isNarrow(stage), width = room(stage), height = narrow ? 205 : 300;
       const places = axes(machine.compute[1], width, height);
       const said = say(decode, prefill, { sequences, asked, cached, chunk }, model);
-      const each = machine.width * 2 * model.layers * model.kv_heads * model.head_dim * (cached + 1);
-      const held = { kv: sequences * each, asked: decode.weightBytes + asked * each };
+      const { weights, each } = roofline.sizes(model, machine, cached);
+      const held = { weights, kv: sequences * each, asked: weights + asked * each };
       stage.append(
         picture(width, height + MEMORY, `Roofline of ${machine.label}. ${said}`,
           grid(places, narrow), roof(machine, places), point('P', prefill, places), point('D', decode, places),
-          machine.memory ? memory(machine, decode, held, places, narrow) : []),
+          machine.memory ? memory(machine, held, places, narrow) : []),
         table({ 'D decode': decode, 'P prefill': prefill }, narrow));
       return said;
     },

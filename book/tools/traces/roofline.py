@@ -14,7 +14,9 @@ CEILINGS = ROOT / "book/evidence/ceilings.json"
 MEMORY = ROOT / "book/evidence/gpu.json"
 SHAPES = ROOT / "book/figures/kv-growth.toml"
 MODELS = ("tutor", "qwen3-06b", "llama-8b")
-NEEDED = ("label", "layers", "heads", "kv_heads", "head_dim", "hidden", "ffn", "vocab", "context")
+NEEDED = (
+    "label", "layers", "heads", "kv_heads", "head_dim", "hidden", "ffn", "vocab", "context", "parameters"
+)  # fmt: skip
 
 
 def record(part: Part) -> Trace:
