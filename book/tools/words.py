@@ -46,11 +46,12 @@ LATER = frozenset(
         "routing.md",
         "scaling.md",
         "state-cache.md",
+        "teaching.md",
         "tensor-parallel.md",
         "ways-in.md",
     }
 )
-"""Chapters on what the engine could not do then, on agents, and lab 22's on hybrid models."""
+"""Chapters on what the engine could not do then, on agents, for teachers, and lab 22's."""
 
 LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "cli.md": ("Break a lab",),

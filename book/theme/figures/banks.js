@@ -30,7 +30,7 @@ const banks = (() => {
   const { room, isNarrow, picture, text } = yaie.stage;
   const { serve, BANKS } = banks;
   const TOP = 30;
-  const COLOURS = ['blue', 'orange', 'green', 'red'];
+  const COLOURS = ['blue', 'orange', 'green', 'purple'];
 
   yaie.controlled('banks', {
     controls: () => [

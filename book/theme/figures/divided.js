@@ -5,7 +5,7 @@
   const { svg } = yaie;
   const { room, isNarrow, picture, text, legend } = yaie.stage;
   const RANKS = 4, PIECES = 16, LEFT = 56, TOP = 22, GAP = 28;
-  const LOOKS = ['blue', 'orange', 'green', 'red'].map((name) => ({ fill: `var(--y-${name}-soft)`, stroke: `var(--y-${name})` }));
+  const LOOKS = ['blue', 'orange', 'green', 'purple'].map((name) => ({ fill: `var(--y-${name}-soft)`, stroke: `var(--y-${name})` }));
   const WAYS = [['order', 'in order'], ['turns', 'in turns'], ['zigzag', 'in zigzag']];
 
   /** The square of queries and keys. A pair on the diagonal is half: a query sees the keys up to its own. */

@@ -57,7 +57,7 @@ const flashLevels = (() => {
   const { svg } = yaie;
   const { room, isNarrow, picture, text } = yaie.stage;
   const { KEYS, pieces, walk, none, add, count, obvious } = flashLevels;
-  const COLOURS = { Q: 'blue', K: 'orange', V: 'green', O: 'red' };
+  const COLOURS = { Q: 'blue', K: 'orange', V: 'green', O: 'purple' };
   const size = (bytes) => (bytes < 1e6 ? `${(bytes / 1024).toFixed(0)} KiB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`);
 
   const SAID = {

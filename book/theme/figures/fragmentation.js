@@ -20,7 +20,7 @@
   document.head.append(html('style', {}, STYLE));
 
   const STRIP = 26, TOP = 16;
-  const COLOURS = { a: 'blue', b: 'orange', c: 'green', d: 'red' };
+  const COLOURS = { a: 'blue', b: 'orange', c: 'green', d: 'purple' };
   const colour = (owner, soft) => `var(--y-${COLOURS[owner.toLowerCase()]}${soft ? '-soft' : ''})`;
   /** Strokes: reserved and empty. Dots: free, and of no use to whoever waits. */
   function patterns(id) {

@@ -5,7 +5,7 @@
 (() => {
   const { svg } = yaie;
   const { room, isNarrow, picture, text } = yaie.stage;
-  const COLOURS = { A: 'blue', B: 'orange', C: 'green', 'C′': 'green', D: 'red' };
+  const COLOURS = { A: 'blue', B: 'orange', C: 'green', 'C′': 'green', D: 'purple' };
   const [LINE, ROW] = [16, 22];
   const ink = (name) => `var(--y-${COLOURS[name]})`, paper = (name) => `var(--y-${COLOURS[name]}-soft)`;
 

@@ -38,7 +38,7 @@ const splitKv = (() => {
   const { svg } = yaie;
   const { room, isNarrow, picture, text } = yaie.stage;
   const ROW = 24, TOP = 6, PLACES = 8;
-  const COLOURS = ['blue', 'orange', 'green', 'red'];
+  const COLOURS = ['blue', 'orange', 'green', 'purple'];
 
   function bar([place, begin, end, sequence], part, x) {
     const colour = COLOURS[sequence % COLOURS.length], y = TOP + place * ROW, wide = x(end) - x(begin);

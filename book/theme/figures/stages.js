@@ -39,7 +39,7 @@ const stages = (() => {
   const { hatching } = yaie.timeline;
   const { STAGES, plan } = stages;
   const [TOP, HIGH, ROW, FOOT, MOST] = [6, 32, 40, 24, 16];
-  const LOOKS = ['blue', 'orange', 'green', 'red'].map((name) => ({ fill: `var(--y-${name}-soft)`, stroke: `var(--y-${name})` }));
+  const LOOKS = ['blue', 'orange', 'green', 'purple'].map((name) => ({ fill: `var(--y-${name}-soft)`, stroke: `var(--y-${name})` }));
   const KINDS = [['prompt', 'a prompt, cut'], ['step', 'a decode step, cut'], ['flight', 'batches that decode']];
   const percent = (share) => `${Math.round(100 * share)}%`;
   const units = (value) => `${Number(value.toPrecision(3))} unit${value === 1 ? '' : 's'}`;

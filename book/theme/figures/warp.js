@@ -37,7 +37,7 @@ const warp = (() => {
 (() => {
   const { svg } = yaie;
   const { room, isNarrow, picture, text } = yaie.stage;
-  const COLOURS = ['blue', 'orange', 'green', 'red'];
+  const COLOURS = ['blue', 'orange', 'green', 'purple'];
   const colourOf = (lane) => COLOURS[Math.floor(lane / 8)];
 
   /** The lanes of the warp; those that take part are filled. */

@@ -59,7 +59,7 @@ const wholeGame = (() => {
 (() => {
   const { svg } = yaie;
   const { room, isNarrow, picture, text, lines } = yaie.stage;
-  const COLOURS = { A: 'blue', B: 'orange', C: 'green', D: 'red' };
+  const COLOURS = { A: 'blue', B: 'orange', C: 'green', D: 'purple' };
   const TOP = 24, CHAR = 7.3;
   const ink = (name) => `var(--y-${COLOURS[name]})`, paper = (name) => `var(--y-${COLOURS[name]}-soft)`;
 

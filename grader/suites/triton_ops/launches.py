@@ -56,8 +56,8 @@ EVERY = (
     "is masked. Program p has tile p, or the tiles p, p + programs and so on."
 )
 WORTH = (
-    "A program with a few numbers costs more to start than its work takes. BLOCK is chosen for the row of "
-    "this call: one that is kept from a call with short rows cuts long ones into crumbs."
+    "A program with a few numbers costs more to start than its work takes. BLOCK is chosen for the row "
+    "of this call: one that is kept from a call with short rows cuts long ones into crumbs."
 )
 LONG = (
     "A tile that holds a row of 20,000 numbers or more has 32,768 lanes or more, which no program's "
