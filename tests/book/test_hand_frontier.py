@@ -148,11 +148,10 @@ def test_the_router_s_scores_are_as_the_text_says():
             for found, busy in zip(cached, load, strict=True)
         ]
 
-    assert scores((1500, 0), (30, 10)) == pytest.approx([0.5, 0.25])
-    assert scores((1500, 0), (38, 2)) == pytest.approx([0.3, 0.45])
-    text = _words("routing")
-    assert "0.75 - 0.5 \\cdot 0.5 = 0.5$" in text
-    assert "it is 0.3 against 0.45: B" in text
+    before, after = (scores((1500, 0), load) for load in ((30, 10), (38, 2)))
+    for row, first, later in zip(table("routing", "replica"), before, after, strict=True):
+        assert number(row[3].split("= ")[-1].strip("*")) == pytest.approx(first)
+        assert number(row[5].split("= ")[-1].strip("*")) == pytest.approx(later)
 
 
 def test_ring_attention_hides_a_transfer_from_360_tokens_on():
