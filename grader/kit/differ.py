@@ -6,6 +6,7 @@
 Short values are shown whole, and `where` is "": everybody sees how 2 differs from 3.
 """
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -26,8 +27,22 @@ def told_apart(expected: Any, got: Any) -> tuple[str, str, str]:
     """(where, expected, got) as texts; the innermost place at which they differ first, with what is
     around it there. where: "" if both are short, or if their kinds differ at the top."""
     if _are_records(expected, got):
-        return _fields_apart(expected, got)
-    return _told_apart(expected, got)
+        where, right, wrong = _fields_apart(expected, got)
+    else:
+        where, right, wrong = _told_apart(expected, got)
+    if right != wrong and _look_alike(right, wrong):
+        right, wrong = _in_code_points(right), _in_code_points(wrong)
+    return where, right, wrong
+
+
+def _look_alike(one: str, other: str) -> bool:
+    """Whether a reader may see no difference: an accent that is a character by itself, a wide letter."""
+    return unicodedata.normalize("NFKC", one) == unicodedata.normalize("NFKC", other)
+
+
+def _in_code_points(text: str) -> str:
+    """With an escape for each character beyond ASCII."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _told_apart(expected: Any, got: Any) -> tuple[str, str, str]:

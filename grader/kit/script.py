@@ -5,12 +5,14 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 MOST_LINES = 40
 FIRST_LINES, LAST_LINES = 8, 16
 """Of a long script these are quoted in any case: what is set up, and what led to the failure."""
+MOST_ALIKE = 4
+"""From so many equal lines in a row on, they are counted."""
 MOST_ITEMS = 24
 MOST_CHARACTERS = 120
 MOST_TENSORS = 6
@@ -74,22 +76,36 @@ class Script:
     def quoted(self, about: str = "") -> tuple[str, ...]:
         """The lines for a report. Of a long script: its beginning, its end, and from between them
         those that name what `about` names (r1, node2, block 7), with others if there is room."""
-        if len(self.lines) <= MOST_LINES:
-            return tuple(self.lines)
-        middle = range(FIRST_LINES, len(self.lines) - LAST_LINES)
+        lines = _counted(self.lines)
+        if len(lines) <= MOST_LINES:
+            return tuple(lines)
+        middle = range(FIRST_LINES, len(lines) - LAST_LINES)
         names = re.compile("|".join(rf"\b{name}\b" for name in _names_in(about)) or "(?!)")
-        related = [i for i in middle if names.search(self.lines[i])]
+        related = [i for i in middle if names.search(lines[i])]
         others = [i for i in middle if i not in related]
         # The later ones: what is wrong at the end of the script most likely began not long before.
         kept = sorted((others + related)[-(MOST_LINES - FIRST_LINES - LAST_LINES) :])
-        wanted = [*range(FIRST_LINES), *kept, *range(middle.stop, len(self.lines))]
+        wanted = [*range(FIRST_LINES), *kept, *range(middle.stop, len(lines))]
         quoted: list[str] = []
         position = 0
         for i in wanted:
             quoted += [f"... {_lines(i - position)} left out ..."] * (i > position)
-            quoted.append(self.lines[i])
+            quoted.append(lines[i])
             position = i + 1
         return tuple(quoted)
+
+
+def _counted(lines: list[str]) -> list[str]:
+    """Many equal lines in a row as one of them, and how often it comes again."""
+    counted: list[str] = []
+    for line, run in groupby(lines):
+        times = len(list(run))
+        counted += (
+            [line, f"... the same {times - 1} times more ..."]
+            if times >= MOST_ALIKE
+            else [line] * times
+        )
+    return counted
 
 
 def _names_in(text: str) -> list[str]:

@@ -12,10 +12,10 @@ NOT_FILED = (
     "Filing is for `update`, which runs once the result is there. What this step computes may not be "
     "filed yet, because the step may fail. What earlier steps computed is filed by their own `update`."
 )
-FILED = (
-    "`update` files (`commit`) what a chunk has computed, and the last token of a prompt. That holds "
-    "for output that is computed again after a preemption too: requests that begin with these tokens "
-    "wait until they are filed."
+FILED = "`update` files (`commit`) what a chunk has computed, and the last token of a prompt."
+FILED_AGAIN = (
+    "`update` files (`commit`) what a chunk has computed, also output that is computed again after a "
+    "preemption: requests that begin with these tokens wait until they are filed."
 )
 GONE_ON_THE_WAY = (RequestStatus.PREEMPTED, RequestStatus.SWAPPED)
 WAITS = (
@@ -240,7 +240,7 @@ class Update:
         expect(
             found == full,
             f"after update {found} of {full} blocks are filed that {request.request_id} has filled",
-            why=FILED,
+            why=FILED_AGAIN if item.start >= request.num_prompt_tokens else FILED,
         )
 
 

@@ -26,8 +26,8 @@ def check_state(toy: ToyParts) -> None:
     """The parts' own checks, and the invariants that span them."""
     alive = toy.alive
     _check_in_flight(toy, alive)
-    _check_itself("scheduler", toy.scheduler)
-    _check_itself("cache", toy.cache)
+    _check_itself("scheduler", toy.scheduler, toy)
+    _check_itself("cache", toy.cache, toy)
     running = [r for r in toy.requests if r.status is RequestStatus.RUNNING]
     expect_equal(toy.scheduler.num_running, len(running), "num_running",
                  why="It must be the number of requests whose status is RUNNING.")  # fmt: skip
@@ -76,13 +76,28 @@ def _why_unread(toy: ToyParts, request: Request, right: int) -> str:
     return IN_FLIGHT
 
 
-def _check_itself(name: str, part: Any) -> None:
+def _check_itself(name: str, part: Any, toy: ToyParts) -> None:
     try:
         part.check()
     except InvariantError as error:
         ended = "but its status is finished" in str(error)
-        why = "`finish` takes a request out of `_running`, and that one only." if ended else ""
+        why = _why_listed(part, toy) if ended else ""
         raise Mismatch(f"{name}.check() finds: {error}", why=why) from error
+
+
+def _why_listed(scheduler: Any, toy: ToyParts) -> str:
+    """Why a request that has ended is still in `_running`, if another one has left in its place."""
+    listed = list(getattr(scheduler, "_running", ()))
+    ended = [r for r in toy.requests if r.is_finished and r in listed]
+    lost = [r for r in toy.requests if r.status is RequestStatus.RUNNING and r not in listed]
+    if len(ended) != 1 or len(lost) != 1:
+        return "`finish` takes a request out of `_running`, and that one only."
+    (gone,), (other,) = ended, lost
+    name, place = other.request_id, f"in place of {gone.request_id}"
+    told = f"{name} is no longer in `_running`: it was taken out {place}."
+    if gone.priority == other.priority and toy.settings.policy == "priority":
+        told += f" Both have priority {gone.priority}: their arrival tells them apart."
+    return told
 
 
 def _check_holders(toy: ToyParts, tables: list[tuple[Request, list[int]]]) -> None:

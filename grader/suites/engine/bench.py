@@ -48,6 +48,8 @@ __all__ = ["DOT", "EOS", "MOST_STEPS", "NAN", "PLENTY", "Bench", "bench_of", "de
 
 MOST_STEPS = 400
 PLENTY = 20
+A_FEW = 3
+"""Dots behind what a model has to say: a request that does not end with it is over soon all the same."""
 MESSAGE = (
     "Outputs leave the engine, perhaps for another process: plain data, and no Request. "
     "`RequestOutput.of` makes one."
@@ -143,17 +145,21 @@ class Bench:
         said: str | Script,
         *,
         prompt: Sequence[int] = (0,),
-        room: int = PLENTY,
+        room: int | None = None,
         **params: Any,
     ) -> Request:
         """Queue a request that the model will answer with these letters or tokens.
 
-        room: output tokens that fit into the context.
+        room: output tokens that fit into the context. Without it, and without max_tokens, there are a
+        few more than the model has to say.
         """
         (request,) = self.toy.make(prompt)
         name = request.request_id
         self.scripts[name] = tokens_of(said) if isinstance(said, str) else list(said)
-        fits = f", room for {room} tokens in the context" if room != PLENTY else ""
+        if room is None and "max_tokens" not in params:
+            params["max_tokens"] = min(len(self.scripts[name]) + A_FEW, PLENTY)
+        fits = f", room for {room} tokens in the context" if room is not None else ""
+        room = PLENTY if room is None else room
         note(f"{name}: {_about(said, prompt, params)}{fits}")
         request.params = SamplingParams(temperature=0.0, **params)
         request.max_tokens = min(request.params.max_tokens or room, room)

@@ -1,6 +1,8 @@
 """What is wrong with the pieces in which a text came, where they tell: late, cut off, shown twice."""
 
+import unicodedata
 from collections.abc import Sequence
+from typing import Literal
 
 from grader.kit import expect_equal
 from grader.suites.engine.naive_stop import first_stop
@@ -21,7 +23,21 @@ LOST = (
     "A character at the border of what is returned and what is held back is neither: it is lost, and "
     "the next piece goes on without it."
 )
+FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")
+NORMALIZED = (
+    "This is the text in Unicode's normal form {forms}. A client gets it as the model wrote it."
+)
+LEFT_OUT = "{names} {are} left out. A client gets the text as the model wrote it."
 TOO_EARLY = "The text before the stop string belongs to the answer, up to its last character."
+
+MOST_MISSING = 4
+"""Characters that are named."""
+NOT_THE_FIRST = (
+    "The text ends at the first {stop!r}, at character {first}. Here it goes on to the one at "
+    "character {own}."
+)
+SHOWN_TOO = "What is shown ends with the stop string itself."
+GOES_ON = "What is shown goes on behind the place where {stop!r} begins."
 
 Push = tuple[str, str | None]
 
@@ -40,6 +56,26 @@ def of_pieces(got: Sequence[str], right: Sequence[str], otherwise: str = "") -> 
         for piece, whole in zip(got, right, strict=True)
     )
     return CUT if begins else otherwise
+
+
+def changed(got: Sequence[str], right: Sequence[str]) -> str:
+    """Whether a text was normalized, or which of its characters are left out; "" if neither."""
+    text, whole = "".join(got), "".join(right)
+    if text == whole:
+        return ""
+    forms = [form for form in FORMS if unicodedata.normalize(form, whole) == text]
+    if forms:
+        return NORMALIZED.format(forms=" or ".join(forms))
+    rest = iter(text)
+    letter, missing = next(rest, ""), list[str]()
+    for each in whole:
+        if each == letter:
+            letter = next(rest, "")
+        else:
+            missing.append(f"U+{ord(each):04X}")
+    if letter or len(missing) > MOST_MISSING:
+        return ""
+    return LEFT_OUT.format(names=", ".join(missing), are="is" if len(missing) == 1 else "are")
 
 
 def expect_pieces(
@@ -66,7 +102,19 @@ def of_pushes(
         apart = [(whole, text) for (whole, stop), (text, _) in both if stop and text != whole]
         if apart and all(whole.startswith(text) for whole, text in apart):
             return TOO_EARLY
+        # Not where held text is joined to the piece: then the places are not those of the piece.
+        if len(apart) == len(pieces) == 1 and apart[0][1].startswith(apart[0][0]):
+            return _shown_behind(*apart[0], str(got[0][1]), pieces[0])
     return otherwise
+
+
+def _shown_behind(right: str, text: str, stop: str, piece: str) -> str:
+    """What a text shows that goes on where it should be over."""
+    if text == right + stop:
+        return SHOWN_TOO
+    if piece.startswith(text) and piece.startswith(stop, len(text)):
+        return NOT_THE_FIRST.format(stop=stop, first=len(right), own=len(text))
+    return GOES_ON.format(stop=stop)
 
 
 def _shifted(stops: Sequence[str], pieces: Sequence[str], shown: int, kept: int) -> list[Push]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from grader.kit import expect, expect_equal, note, start_script, task
+from grader.kit.siblings import telling
 from grader.suites.engine.spellings import (
     BROKEN,
     CAT,
@@ -33,6 +34,10 @@ NO_END = (
 )
 
 
+FORGOTTEN = (
+    "Push {push} decodes the last {size} tokens. The {left} before them are out of the window: they "
+    "spell {before} characters, of which only {shown} had been shown."
+)
 KIND = "each token is one byte of UTF-8; 0xC3 and 0xF0 begin a character that the next byte breaks"
 MOST_UNDECIDED = 3
 """Bytes that may become a character with the next one."""
@@ -41,28 +46,91 @@ MOST_UNDECIDED = 3
 @task("7.1")
 def test_broken_bytes_without_end(part: ModuleType) -> None:
     """However many broken bytes come in a row, each is there in the end, and what follows them too."""
-    for row in (
-        [0x80] * 40,
-        [0xC3] * 40,
-        [0xC3] * 15 + [0xF0, 0xC3, 0xF0, 0xA9, 0xA9] * 6,
-        [*"🙂".encode()[:3]] * 14,
+    for unit, times in (
+        ([0x80], 40),
+        ([0xC3], 40),
+        ([0xC3] * 15 + [0xF0, 0xC3, 0xF0, 0xA9, 0xA9], 1),
+        ([0xC3] * 15 + [0xF0, 0xC3, 0xF0, 0xA9, 0xA9] * 6, 1),
+        ([*"🙂".encode()[:3]], 14),
     ):
-        start_script()
-        note(KIND)
-        token_ids = [*b"ab", *row, *"é🙂🙂".encode(), *b"cd"]
-        pieces = stream(part, utf8, token_ids)
-        why = "A window that drops its oldest tokens must know what of the rest was shown."
-        what = f"the pieces together{first_gap(pieces, token_ids)}"
-        expect_equal("".join(pieces), utf8(token_ids), what, why=why)
+        if not comes_whole(part, unit * times):
+            # The shortest row that shows it.
+            fewest = next(n for n in range(1, times + 1) if not comes_whole(part, unit * n))
+            expect_whole(part, unit * fewest)
 
 
-def first_gap(pieces: Sequence[str], token_ids: Sequence[int]) -> str:
-    """Where they first differ from the whole text by more than a character that may be undecided."""
+def around(row: Sequence[int]) -> list[int]:
+    """The row behind two letters, and before what must come whole."""
+    return [*b"ab", *row, *"é🙂🙂".encode(), *b"cd"]
+
+
+def comes_whole(part: ModuleType, row: Sequence[int]) -> bool:
+    token_ids = around(row)
+    detokenizer = part.Detokenizer(utf8)
+    pieces = [detokenizer.push(token) for token in token_ids]
+    return "".join([*pieces, detokenizer.flush()]) == utf8(token_ids)
+
+
+def expect_whole(part: ModuleType, row: Sequence[int]) -> None:
+    """The pieces join to the text; or it is told where they do not, and what the window was there."""
+    start_script()
+    note(KIND)
+    token_ids = around(row)
+    pieces = stream(part, utf8, token_ids)
+    text, whole = "".join(pieces), utf8(token_ids)
+    gap = first_gap(pieces, token_ids)
+    with telling(lambda: forgotten(part, token_ids, gap)):
+        expect_equal(text, whole, f"the pieces together{told_gap(pieces, token_ids, gap)}")
+
+
+def first_gap(pieces: Sequence[str], token_ids: Sequence[int]) -> int:
+    """The push behind which they first differ from the whole text by more than a character that may be
+    undecided; 0 if there is none."""
     for count in range(1, len(token_ids) + 1):
         shown, whole = "".join(pieces[:count]), utf8(list(token_ids[:count]))
         if not whole.startswith(shown) or len(whole) - len(shown) > MOST_UNDECIDED:
-            told = f"{len(shown)} characters were shown of {len(whole)}"
-            return f" (behind push {count}, of token {token_ids[count - 1]}, {told})"
+            return count
+    return 0
+
+
+def told_gap(pieces: Sequence[str], token_ids: Sequence[int], gap: int) -> str:
+    if not gap:
+        return ""
+    shown, whole = "".join(pieces[:gap]), utf8(list(token_ids[:gap]))
+    told = f"{len(shown)} characters had been shown of {len(whole)}"
+    return f" (behind push {gap}, of token {token_ids[gap - 1]}, {told})"
+
+
+def windows_of(part: ModuleType, token_ids: Sequence[int]) -> list[list[int]]:
+    """The first tokens that each push has decoded, as a list; then what it has returned is `shown`."""
+    windows: list[list[int]] = []
+
+    def decode(ids: list[int]) -> str:
+        if not windows[-1]:
+            windows[-1] = list(ids)
+        return utf8(ids)
+
+    detokenizer = part.Detokenizer(decode)
+    for token in token_ids:
+        windows.append([])
+        detokenizer.push(token)
+    return windows
+
+
+def forgotten(part: ModuleType, token_ids: Sequence[int], gap: int) -> str:
+    """What the window no longer has though it was not shown, or that something is shown twice."""
+    detokenizer = part.Detokenizer(utf8)
+    shown = len("".join(detokenizer.push(token) for token in token_ids[: gap - 1]))
+    window = windows_of(part, token_ids[:gap])[-1]
+    begin = gap - len(window)
+    if list(token_ids[begin:gap]) != window:
+        return ""
+    before = len(utf8(list(token_ids[:begin])))
+    piece = detokenizer.push(token_ids[gap - 1])
+    if shown + len(piece) > len(utf8(list(token_ids[:gap]))):
+        return f"Push {gap} returned {piece!r}, a part of which had been shown already."
+    if before > shown:
+        return FORGOTTEN.format(push=gap, size=len(window), left=begin, before=before, shown=shown)
     return ""
 
 

@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import count_calls, examples, expect, expect_equal, note, task, watch
+from grader.kit import count_calls, examples, expect, expect_equal, note, start_script, task, watch
+from grader.kit.expect import claiming
+from grader.kit.siblings import telling
 from grader.suites.engine.naive_stop import NaiveStopChecker
-from grader.suites.engine.pieces import of_pushes
+from grader.suites.engine.pieces import changed, of_pushes
 from yaie.core.contracts import StopChecker
 
 BOUNDARY = (
@@ -31,8 +34,10 @@ SPACES = (
     "the text if no stop string comes of it."
 )
 AS_WRITTEN = (
-    "A line break of two characters, or an accent that is one by itself, is text like any other: a "
-    "client gets it as the model wrote it."
+    "Line breaks of two characters, and accents that are characters by themselves, are text."
+)
+ORDER = (
+    "The one that comes first in the list is chosen. Where a text ends does not depend on the list."
 )
 ALL_OF_THEM = "A client may send 64 stop strings. Each of them ends the text, the last one too."
 THEIRS = (
@@ -42,11 +47,24 @@ A_LONG_PIECE = "However long a piece is, all of it is shown but what may become 
 LETTERS = "A client's stop string is plain text, not a pattern: . * ? [ have no special meaning."
 
 
+MOST_STOPS = 8
+"""Stop strings that are shown."""
+
+
 def checked(part: ModuleType, stops: Sequence[str], pieces: Sequence[str]) -> list[Any]:
     """What each push returned, in order."""
-    note(f"checker = StopChecker({list(stops)})")
+    few = (
+        str(list(stops))
+        if len(stops) <= MOST_STOPS
+        else f"[{stops[0]!r}, {stops[1]!r}, ..., {stops[-1]!r}]"
+    )
+    note(f"checker = StopChecker({few})")
     checker = watch(part.StopChecker(stops), "checker")
     return [checker.push(piece) for piece in pieces]
+
+
+def texts_of(pushes: Sequence[Any]) -> list[str]:
+    return [text for text, _ in pushes]
 
 
 def expect_pushes(
@@ -73,8 +91,8 @@ def test_without_stop_strings_text_passes(part: ModuleType) -> None:
 @task("7.2")
 def test_the_stop_string_is_not_shown(part: ModuleType) -> None:
     """The text ends before the stop string; neither it nor what follows is shown."""
-    why = "A client that asked to stop at a string does not want to read it."
-    expect_pushes(part, ["</s>"], ["yes</s>no</s>"], [("yes", "</s>")], why, "what push returned")
+    right = [("yes", "</s>")]
+    expect_pushes(part, ["</s>"], ["yes</s>no</s>"], right, what="what push returned")
 
 
 @task("7.2")
@@ -114,11 +132,15 @@ def test_white_space_counts(part: ModuleType) -> None:
         (["one.\n", "two"], [("one.", None), ("\ntwo", None)]),
         (["\t", " ", "\n"], [("\t", None), (" ", None), ("", None)]),
     ):
+        start_script()
         found = checked(part, ["\n\nUser:"], pieces)
         # A space that is stripped looks like a character that is lost at the border.
         expect_equal(found, right, "each push", why=SPACES)
+    start_script()
     right = [("one\r", None), ("\ntwo e\u0301\r", None)]
-    expect_pushes(part, ["\n\nUser:"], ["one\r", "\ntwo e\u0301\r\n"], right, AS_WRITTEN)
+    found = checked(part, ["\n\nUser:"], ["one\r", "\ntwo e\u0301\r\n"])
+    with claiming(AS_WRITTEN), telling(lambda: changed(*map(texts_of, (found, right)))):
+        expect_equal(found, right, "each push")
 
 
 @task("7.2")
@@ -140,11 +162,23 @@ def test_a_start_within_a_start(part: ModuleType) -> None:
 def test_the_first_to_be_complete_ends_the_text(part: ModuleType) -> None:
     """Of several stop strings the one that is complete first counts, of those that end together the
     longest, in whatever order they were given."""
-    for stops in (["bcde", "cd"], ["cd", "bcde"]):
-        expect_pushes(part, stops, ["abcdef"], [("ab", "cd")], CUTS, "in one piece")
-    for stops in (["cd", "bcd"], ["bcd", "cd"]):
-        expect_pushes(part, stops, ["abcdef"], [("a", "bcd")], CUTS, "ending together")
+    for pair, right in ((["bcde", "cd"], ("ab", "cd")), (["cd", "bcd"], ("a", "bcd"))):
+        for stops in (pair, pair[::-1]):
+            start_script()
+            with telling(partial(which_counts, part, pair, "abcdef", right)):
+                expect_pushes(part, stops, ["abcdef"], [right], CUTS, "push")
+    start_script()
     expect_pushes(part, ["ab", "a"], ["xab"], [("x", "a")], CUTS, "one inside the other")
+
+
+def which_counts(part: ModuleType, pair: list[str], text: str, right: tuple[str, str]) -> str:
+    """By what a part chooses between two stop strings."""
+    one, other = (part.StopChecker(stops).push(text)[1] for stops in (pair, pair[::-1]))
+    if (one, other) == (pair[0], pair[1]):
+        return f"{ORDER} {CUTS}"
+    if one == other == min(pair, key=text.index) != right[1]:
+        return f"{one!r} is chosen in either order of the list: it begins first. {CUTS}"
+    return CUTS
 
 
 @task("7.2")
@@ -152,8 +186,23 @@ def test_each_of_many_stop_strings(part: ModuleType) -> None:
     """Of 64 stop strings the last one is found like the first, and their list stays as it is."""
     stops = [*(f"<{number}>" for number in range(63)), "END"]
     theirs = list(stops)
-    expect_pushes(part, theirs, ["one E", "ND"], [("one ", None), ("", "END")], ALL_OF_THEM)
+    with telling(lambda: how_many_count(part, stops)):
+        expect_pushes(part, theirs, ["one E", "ND"], [("one ", None), ("", "END")], ALL_OF_THEM)
     expect_equal(theirs, stops, "the list of stop strings, after the pushes", why=THEIRS)
+
+
+def how_many_count(part: ModuleType, stops: list[str]) -> str:
+    """Up to which place in the list a stop string is found."""
+    others, sought = stops[:-1], stops[-1]
+
+    def is_found(place: int) -> bool:
+        listed = [*others[:place], sought, *others[place:]]
+        return bool(part.StopChecker(listed).push(f"one {sought}")[1] == sought)
+
+    missed = [place for place in range(len(stops)) if not is_found(place)]
+    if missed and missed == list(range(missed[0], len(stops))):
+        return f"{ALL_OF_THEM} {sought!r} is found as number {missed[0]} of the list, no further."
+    return ALL_OF_THEM
 
 
 @task("7.2")

@@ -1,10 +1,12 @@
 """Tasks 7.3 to 7.5 beyond a few steps: large ids, long prompts, crowds, results that stay."""
 
+import sys
+from collections.abc import Callable
 from itertools import count
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
-from grader.kit import expect, expect_equal, note, start_script, task
+from grader.kit import Fault, expect_equal, note, start_script, task
 from grader.kit.memory import expect_keeps_nothing, peak_of
 from grader.kit.standing import BUFFER
 from grader.suites.engine.bench import bench_of, decode, tokens_of
@@ -14,7 +16,7 @@ from grader.suites.engine.lending import core_class
 from solutions.engine import Detokenizer
 from yaie.core.batch import StepOutcome, StepPlan
 from yaie.core.output import RequestOutput
-from yaie.core.request import FinishReason
+from yaie.core.request import FinishReason, Request
 
 MANY = 1200
 """Requests of one step: more than a test would write down one by one."""
@@ -101,13 +103,43 @@ def test_a_token_of_a_long_request_copies_no_prompt(part: ModuleType) -> None:
         note(f"r0: {prompt} tokens of a prompt, {said} of an answer; then steps of one token each")
         desk = Desk()
         core = core_on(core_class(part.EngineCore, "7.3"), desk)
-        queue(core, "r0", prompt=[0] * prompt)
+        request = queue(core, "r0", prompt=[0] * prompt)
         if said:
             core.take(desk.schedule(), StepOutcome([[0] * said]))
         # The list of tokens moves now and then, when it has grown: not twice in a few steps.
         peak = min(peak_of(core.step) for _ in range(3))
-        problem = f"behind {prompt + said:,} tokens a step of one more takes {peak:,} bytes"
-        expect(peak <= MOST, problem, why=THE_NEW)
+        if peak > MOST:
+            problem = f"behind {prompt + said:,} tokens a step of one more takes {peak:,} bytes"
+            length, line = longest_copy(request, core.step)
+            copied = f": {length:,} of its `token_ids` are copied" * (length > 1)
+            raise Fault(f"{problem}{copied}", why=THE_NEW, line=line)
+
+
+class SlicesSeen(list[int]):
+    """Tokens that know the longest part of them that was copied, and the part's line that it was for."""
+
+    longest: tuple[int, tuple[str, int] | None] = (0, None)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        if isinstance(index, slice) and len(found) > self.longest[0]:
+            self.longest = len(found), _line_of_the_part(sys._getframe())
+        return found
+
+
+def _line_of_the_part(frame: FrameType | None) -> tuple[str, int] | None:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("labs."):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def longest_copy(request: Request, step: Callable[[], Any]) -> tuple[int, tuple[str, int] | None]:
+    """How many of a request's tokens a step copies at once, and at which line of the part."""
+    request.token_ids = seen = SlicesSeen(request.token_ids)
+    step()
+    return seen.longest
 
 
 @task("7.3")

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from grader.kit import Mismatch, note
 from grader.kit.poison import poisoned
+from grader.kit.script import show
 from grader.kit.session import SESSION
 from grader.submission import told
+from grader.suites.radix_attention.words import MOST_SHOWN, blocks, repeated, spans
 from solutions.paged_cache import KVPool
 from solutions.radix_attention.grouping import groups_of as reference_groups_of
 from solutions.radix_attention.naive import naive_radix_attention
@@ -28,7 +30,11 @@ QKV = tuple[Tensor, Tensor, Tensor]
 
 UNWRITTEN = (
     "Memory that was never written is NaN here. So no group wrote {rows}, or the mask hid every key "
-    "from {queries}.{gathered} The rows of the plan's groups must together be all rows of the batch."
+    "from {queries}."
+)
+LEFT_OUT = (
+    "`gather` was asked for {attended} of the {all} sequences alone: no group wrote {rows} of the "
+    "output, and memory that was never written is NaN here."
 )
 
 
@@ -42,7 +48,8 @@ class Seq(NamedTuple):
     def __str__(self) -> str:
         asks = "1 query" if self.queries == 1 else f"{self.queries} queries"
         last = f"the last at position {self.keys - 1}"
-        return f"{asks}, {last}; {self.keys} keys; block table {self.blocks}"
+        keys = f"{self.keys} key{'s' * (self.keys != 1)}"
+        return f"{asks}, {last}; {keys}; block table {blocks(self.blocks)}"
 
 
 def sequences(*lens: tuple[int, int], first_block: int = 1, size: int = SIZE) -> list[Seq]:
@@ -188,10 +195,13 @@ class Case:
         q, k = (list(x.shape[1:]) for x in self.qkv[:2])
         note(f"# blocks of {self.pool.block_size} slots; q [T, {q[0]}, {q[1]}], "
              f"k and v [T, {k[0]}, {k[1]}]")  # fmt: skip
-        for i, seq in enumerate(self.seqs):
-            note(f"# sequence {i}: {seq}")
-        lens = f"query_lens={batch.query_lens}, kv_lens={batch.kv_lens}"
-        note(f"batch = AttentionBatch({lens}, slot_mapping={batch.slot_mapping.tolist()}, ...)")
+        if len(self.seqs) <= MOST_SHOWN:
+            for i, seq in enumerate(self.seqs):
+                note(f"# sequence {i}: {seq}")
+        lens = f"query_lens={repeated(batch.query_lens)}, kv_lens={repeated(batch.kv_lens)}"
+        note(
+            f"batch = AttentionBatch({lens}, slot_mapping={show(batch.slot_mapping.tolist())}, ...)"
+        )
         note(f"{name} = attention.plan(batch)")
         return attention.plan(batch)
 
@@ -204,14 +214,19 @@ class Case:
         name: str = "plan",
     ) -> Tensor:
         """Run on copies of q, k and v: what a part does to them stays with it."""
-        window = "" if spec.window is None else f", window={spec.window}"
-        note(
-            f"out = attention.run({layer}, q, k, v, AttentionSpec(scale={spec.scale}{window}), {name})"
-        )
+        note(f"out = attention.run({layer}, q, k, v, {told_spec(spec)}, {name})")
         # A row that is never written is NaN, not what an earlier call left there.
         with poisoned(), telling_shapes(attention):
             out: Tensor = attention.run(layer, *(part.clone() for part in self.qkv), spec, plan)
         return out
+
+
+def told_spec(spec: AttentionSpec) -> str:
+    """As it was made, without what it leaves open."""
+    sinks = None if spec.sinks is None else spec.sinks.tolist()
+    given = {"window": spec.window, "softcap": spec.softcap, "sinks": sinks}
+    more = "".join(f", {name}={value}" for name, value in given.items() if value is not None)
+    return f"AttentionSpec(scale={spec.scale}{more})"
 
 
 def make_case(
@@ -297,19 +312,10 @@ def unwritten(case: Case, out: Tensor) -> str:
     rows = [row for row, values in enumerate(out) if bool(values.isnan().all())]
     many = len(rows) > 1
     attended = sum(shape[0] * times for shape, times in case.pool.gathers.items())
-    gathered = ""
+    named = f"row{'s' * many} {spans(rows)}" if many else "this row"
     if many and 0 < attended < len(case.seqs) and rows == list(range(rows[0], rows[-1] + 1)):
-        gathered = f" `gather` was asked for {attended} of the {len(case.seqs)} sequences alone."
-    named = (
-        f"rows {rows[0]} to {rows[-1]}"
-        if rows[-1:] == [rows[0] + len(rows) - 1]
-        else f"rows {rows}"
-    )
-    return UNWRITTEN.format(
-        rows=named if many else "this row",
-        queries="their queries" if many else "its query",
-        gathered=gathered,
-    )
+        return LEFT_OUT.format(attended=attended, all=len(case.seqs), rows=named)
+    return UNWRITTEN.format(rows=named, queries="their queries" if many else "its query")
 
 
 def expect_rows(

@@ -2,27 +2,36 @@
 
 from collections import Counter
 from importlib import import_module
-from itertools import groupby
 from types import ModuleType
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import Mismatch, examples, expect, expect_equal, note, task
+from grader.kit import Mismatch, examples, expect, expect_equal, note, start_script, task
 from grader.kit.expect import claiming
 from grader.kit.script import show
 from grader.suites.radix_attention.batches import lengths_of
+from grader.suites.radix_attention.words import in_order, repeated
 from solutions.radix_attention.grouping import MAX_WASTE, MIN_GROUP
 from solutions.radix_attention.grouping import groups_of as reference_groups_of
 
 Lens = list[tuple[int, int]]
 
-MOST_MEMBERS = 12
-"""Of a group that are shown."""
+MOST_CHARACTERS = 60
+"""Of the lengths of a group that are shown one by one."""
 NO_MEMBERS = (
     "A group is attended in one call: its first sequence says how many queries each has, and its "
-    "longest how wide its table is. A batch without sequences has no groups."
+    "longest how wide its table is."
 )
+ROUNDED = (
+    "{keys} keys are more than {share:g}, which is 1 - MAX_WASTE of {longest}. With small lengths your "
+    "border is right. Here the share is {exact:.6g}: rounded, it is {rounded:g}."
+)
+NOT_FROM_THE_LONGEST = (
+    "Groups are made from the longest sequence down. This one begins with a sequence of {first} keys, "
+    "and has one of {longest} behind it."
+)
+AS_16_BITS = " In 16 bits {longest} is {wrapped}, and that gives just this order."
 SAME_LIST = (
     "A group was as expected when it was handed out, and changed while the next one was made: it is "
     "the same list, filled or emptied again. Hand out a list of its own for each group."
@@ -33,7 +42,9 @@ def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
     """What groups_of makes of sequences of (queries, keys), written down; a partition at least."""
     batch = lengths_of(lens)
     before = (list(batch.query_lens), list(batch.kv_lens))
-    note(f"batch = AttentionBatch(query_lens={_told(before[0])}, kv_lens={_told(before[1])}, ...)")
+    note(
+        f"batch = AttentionBatch(query_lens={repeated(before[0])}, kv_lens={repeated(before[1])}, ...)"
+    )
     grouping = import_module(f"{part.__name__}.grouping")
     handed, found = [], []
     for group in grouping.groups_of(batch):
@@ -42,11 +53,14 @@ def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
     note("list(groups_of(batch))")
     for group in found:
         keys = [lens[i][1] for i in group if i < len(lens)]
-        shown = group if len(group) <= MOST_MEMBERS else [*group[:MOST_MEMBERS], "..."]
-        members = ", ".join(map(str, shown))
-        told = f"sequences of {min(keys)} to {max(keys)} keys" if keys else "sequences"
-        note(f"# -> [{members}]: {len(group)} {told}")
-    expect([] not in found, "a group of no sequences", why=NO_MEMBERS)
+        number = f"{len(group)} sequence{'s' * (len(group) != 1)}"
+        told = f" of {repeated(keys)} keys" if keys else ""
+        if len(told) > MOST_CHARACTERS:
+            told = f" of {min(keys)} to {max(keys)} keys"
+        note(f"# -> [{in_order(group)}]: {number}{told}")
+    with claiming("Each group has at least one sequence."):
+        empty = NO_MEMBERS if lens else "The batch has no sequences: there is no group to hand out."
+        expect([] not in found, "a group of no sequences", why=empty)
     expect_partition([i for group in found for i in group], len(lens))
     for group in found:
         expect(
@@ -82,29 +96,39 @@ def expect_partition(members: list[int], count: int) -> None:
         expect(not twice, f"in more than one group, or twice in one: {show(twice)}")
 
 
-def _told(lengths: list[int]) -> str:
-    """A list as Python that is short where numbers repeat: [8] * 20 + [400] + [8] * 19."""
-    runs = [(value, len(list(run))) for value, run in groupby(lengths)]
-    if len(runs) > len(lengths) / 2:
-        return str(lengths)
-    return " + ".join(f"[{value}]" + f" * {count}" * (count > 1) for value, count in runs)
-
-
 def expect_little_waste(lens: Lens, found: list[list[int]], why: str = "") -> None:
     """Beyond its MIN_GROUP longest a group has only sequences with enough of the longest's keys."""
     for group in found:
         keys = sorted((lens[i][1] for i in group), reverse=True)
         short = [length for length in keys[MIN_GROUP:] if length <= (1 - MAX_WASTE) * keys[0]]
         if short:
-            padded = len(keys) * keys[0]
+            padded, are = len(keys) * keys[0], "sequences" if len(short) > 1 else "sequence"
+            many = "at most " * (len(short) > 1)
+            why = why or _order_of(lens, group)
             raise Mismatch(
-                f"a group of {len(keys)} pads {len(short)} sequences of at most {max(short)} keys "
+                f"a group of {len(keys)} pads {len(short)} {are} of {many}{max(short)} keys "
                 f"to {keys[0]}: {padded} keys are computed for {sum(keys)}",
                 f"beyond the {MIN_GROUP} longest, only more than {(1 - MAX_WASTE) * keys[0]:g} keys",
                 f"{short[0]} keys",
                 why
                 or "Every sequence of a group is padded to the longest: padding is wasted work.",
             )
+
+
+def _order_of(lens: Lens, group: list[int]) -> str:
+    """Whether a group begins with another than its longest, and whether 16 bits make it so."""
+    keys = [lens[i][1] for i in group]
+    longest = max(keys)
+    if keys[0] == longest:
+        return ""
+    narrow = [_in_16_bits(each) for each in keys]
+    is_narrow = narrow == sorted(narrow, reverse=True) and keys != sorted(keys)
+    bits = AS_16_BITS.format(longest=longest, wrapped=_in_16_bits(longest)) * is_narrow
+    return NOT_FROM_THE_LONGEST.format(first=keys[0], longest=longest) + bits
+
+
+def _in_16_bits(number: int) -> int:
+    return (number + 2**15) % 2**16 - 2**15
 
 
 def expect_few_calls(lens: Lens, found: list[list[int]], why: str = "") -> None:
@@ -178,7 +202,7 @@ def test_waste_is_measured_against_the_longest(part: ModuleType) -> None:
 
 @task("5.1")
 def test_the_border_of_waste(part: ModuleType) -> None:
-    """A sequence with exactly 1 - MAX_WASTE of the longest's keys is too short."""
+    """More than 1 - MAX_WASTE of the longest's keys is enough for its group; just as many are not."""
     for longest, lengths in (
         (100, [75]),
         (100, [76]),
@@ -186,13 +210,19 @@ def test_the_border_of_waste(part: ModuleType) -> None:
         (100, [80, 50]),
         (10, [8]),
         (10, [7]),
+        (40_000, [39_000, 30_000]),
         (40_000, [30_001]),
         (40_000, [30_000]),
     ):
+        start_script()
         lens = [(2, longest)] * MIN_GROUP + [(2, keys) for keys in lengths]
         found = groups(part, lens)
         expect_little_waste(lens, found)
-        expect_few_calls(lens, found)
+        share = (1 - MAX_WASTE) * longest
+        near = [keys for keys in lengths if share < keys < share * 1.001]
+        why = ROUNDED.format(keys=near[0], share=share, longest=longest, exact=near[0] / longest,
+                             rounded=1 - MAX_WASTE) if near else ""  # fmt: skip
+        expect_few_calls(lens, found, why)
 
 
 @st.composite

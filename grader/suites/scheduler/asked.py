@@ -53,6 +53,14 @@ class Asked:
             setattr(scheduler, name, self._called(name, getattr(scheduler, name)))
         scheduler.add = self._adding(scheduler.add)
 
+    def made(self, ask: str) -> list[str] | None:
+        """Which calls asked this, as `cache.commit`, when they were last made; None if none was made."""
+        if not self._asks:
+            return None
+        return [
+            name for name, asks in self._asks.items() if any(a.startswith(f"{ask}(") for a in asks)
+        ]
+
     def told(self, *calls: str) -> str:
         """Of the last of these calls that was made; "" if none was, or if it asked nothing."""
         made = [name for name in self._asks if name in calls]

@@ -39,6 +39,20 @@ def cached(toy: Toy, token_ids: Sequence[int]) -> int:
     return toy.cache.cached_tokens(Request("probe", [*token_ids, 0], PLAIN))
 
 
+def counts_at_free(toy: Toy, request: Request) -> list[tuple[int, int]]:
+    """Filled from now on: num_computed_tokens and num_in_flight of a request when `free` is called."""
+    seen: list[tuple[int, int]] = []
+    free = toy.cache.free
+
+    def free_and_know(given: Request, *, keep: bool = True) -> None:
+        if given is request:
+            seen.append((given.num_computed_tokens, given.num_in_flight))
+        free(given, keep=keep)
+
+    toy.cache.free = free_and_know  # type: ignore[method-assign, assignment]
+    return seen
+
+
 def crowd(part: Any, num_host_blocks: int = 0, **settings: Any) -> Toy:
     """Two requests that fit alone, but not together once they have grown."""
     toy = Toy(Settings(num_blocks=6, num_host_blocks=num_host_blocks, **settings), part)

@@ -17,6 +17,7 @@ import solutions.scheduler as reference
 from grader.kit import Mismatch, start_script, task
 from grader.kit.script import Script, current_script, resume_script
 from grader.kit.session import SESSION
+from grader.kit.toy_checks import FILED, FILED_AGAIN
 from grader.submission import told
 from grader.suites.scheduler.asked import ASKED, SAME_PLAN, STRANGER
 
@@ -55,6 +56,8 @@ def graded(id: str) -> Callable[[Test], Test]:
                 script = current_script()
                 script.settle()
                 asked, kept = ASKED.told(*CALLS.get(id, ())), _kept(id)
+                if isinstance(error, Mismatch) and error.why in (FILED, FILED_AGAIN):
+                    error.why = f"{_when_filed()}{error.why}"
                 if not _passes(test, _whole(part)):
                     resume_script(script)
                     _tell_asked(script, asked)
@@ -73,6 +76,16 @@ def _kept(id: str) -> str:
         call, name = ASKED.stranger
         return STRANGER.format(call=call, name=name)
     return SAME_PLAN if ASKED.is_old_plan else ""
+
+
+def _when_filed() -> str:
+    """Whether `update` called `commit`, and which other call did."""
+    made = ASKED.made("cache.commit")
+    if made is None or "update" in made:
+        return ""
+    others = [f"`{name}`" for name in made]
+    instead = f": {' and '.join(others)} did, before this result was there" if others else ""
+    return f"`update` did not call `commit`{instead}. "
 
 
 def _tell_asked(script: Script, asked: str) -> None:

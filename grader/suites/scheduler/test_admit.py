@@ -6,6 +6,7 @@ from grader.kit import expect, expect_equal, note, start_script
 from grader.kit.toy import Settings, Toy
 from grader.kit.toy_scripts import any_settings
 from grader.kit.work import count_lines
+from grader.suites.scheduler.asked import ASKED
 from grader.suites.scheduler.bench import (
     A,
     B,
@@ -129,12 +130,15 @@ def test_a_prefix_that_is_being_computed(part: Any) -> None:
 
 @graded("6.6")
 def test_a_prefix_in_flight(part: Any) -> None:
-    """It waits as well while the step that computes its prefix is in flight, even if no other runs."""
+    """It waits as well while the step that computes its prefix is in flight, and no other is planned."""
     toy = Toy(Settings(), part)
     toy.add(A[:9], max_tokens=1)
     toy.begin()
     toy.add([*A[:9], 4], max_tokens=1)
-    expect_shares(toy.begin(), [], ONE_STEP, "the step while r0's prompt is in flight")
+    plan, made = toy.begin(), ASKED.made("cache.is_pending")
+    unasked = made is not None and "schedule" not in made
+    why = "`cache.is_pending(r1)` was not asked in this step. " * unasked + ONE_STEP
+    expect_shares(plan, [], why, "the step while r0's prompt is in flight")
     toy.take()
     shares = ["r1: tokens 8..9, samples"]
     expect_shares(toy.begin(), shares, ONE_STEP, "the step after the result")

@@ -5,10 +5,12 @@ from typing import Any
 from grader.kit import expect, expect_equal, start_script
 from grader.kit.toy import Settings, Toy
 from grader.kit.toy_scripts import any_settings
+from grader.suites.scheduler.asked import ASKED
 from grader.suites.scheduler.bench import (
     A,
     B,
     cached,
+    counts_at_free,
     crowd,
     expect_right,
     play_any,
@@ -34,6 +36,13 @@ GIVEN_BACK = (
 OVER = (
     "What the step in flight computes for it is dropped: no count and no token changes, and nothing is "
     "filed."
+)
+COUNTS_GONE = (
+    " When `free` was called, num_in_flight of r0 was 0: `free` took all 8 tokens for computed."
+)
+NOT_FREED = (
+    "`finish` did not call `free` for r1, which is swapped out. `free` gives back the host blocks of "
+    "such a request too."
 )
 TRUSTED = (
     "Others may only be given K and V of steps whose result is there: a step in flight may fail."
@@ -168,8 +177,9 @@ def test_abort_after_a_preemption(part: Any) -> None:
         for victim in until_preempted(toy):
             toy.finish(victim)
         expect_equal(toy.scheduler.num_waiting, 0, "num_waiting", why=GIVEN_BACK)
-        free = toy.blocks.num_free_host
-        expect_equal(free, num_host_blocks, "free host blocks", why=GIVEN_BACK)
+        free, made = toy.blocks.num_free_host, ASKED.made("cache.free")
+        why = NOT_FREED if made is not None and "finish" not in made else GIVEN_BACK
+        expect_equal(free, num_host_blocks, "free host blocks", why=why)
         toy.run()
         expected = toy.expected()[0]
         expect_equal(toy.requests[0].output_token_ids, expected, "the output of r0", why=GIVEN_BACK)
@@ -198,6 +208,7 @@ def expect_all_free(toy: Toy) -> None:
 @graded("6.9")
 def test_only_settled_tokens_are_filed(part: Any) -> None:
     """Of a request that ends with a step in flight only what has a result is filed."""
+    well: list[str] = []
     for reason in (FinishReason.STOP, FinishReason.LENGTH, FinishReason.ABORT):
         start_script()
         toy = Toy(Settings(), part)
@@ -205,16 +216,21 @@ def test_only_settled_tokens_are_filed(part: Any) -> None:
         toy.begin()
         toy.begin()
         toy.take()
+        freed = counts_at_free(toy, request)
         toy.finish(request, reason)
-        expect_equal(
-            cached(toy, request.token_ids), 4, "cached tokens of the 8 that r0 has",
-            why="7 of its tokens were computed by a step with a result. Its eighth, the last of a "
-            "block, is computed by the step in flight.",
-        )  # fmt: skip
+        why = (
+            "7 of its tokens were computed by a step with a result. Its eighth, the last of a block, is "
+            "computed by the step in flight."
+        )
+        if freed and freed[0] == (8, 0):
+            why += COUNTS_GONE + f" With {' and '.join(well)} it was not." * bool(well)
+        what = "cached tokens of the 8 that r0 has"
+        expect_equal(cached(toy, request.token_ids), 4, what, why=why)
         toy.take()
         expect_equal(
             cached(toy, request.token_ids), 4, "cached tokens after that step's result", why=OVER
         )
+        well.append(f"FinishReason.{reason.name}")
 
 
 @graded("6.9")
