@@ -1,4 +1,4 @@
-"""Which attribute of a learner's objects grows from call to call, and the line that fills it.
+"""Which attribute of a learner's objects or modules grows from call to call, and the line that fills it.
 
 The line that allocates most is not always the one to mend: a list that may stay takes its place anew now
 and then, and a dict may keep what another line has made.
@@ -6,11 +6,12 @@ and then, and a dict may keep what another line has made.
 
 import gc
 import linecache
+import os
 import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 CONTAINERS = (list, dict, set, deque, tuple, str, bytes, bytearray)
@@ -18,7 +19,7 @@ CALLS = 16
 DEPTH = 4
 """How deep the contents of a container are weighed."""
 ADDS = "append|appendleft|add|extend|insert|update|setdefault"
-FILLS = rf"\.{{name}}\s*(\[.*\]\s*=[^=]|\+=|=[^=]|\.({ADDS})\()"
+FILLS = rf"\b{{name}}\s*(\[.*\]\s*=[^=]|\+=|=[^=]|\.({ADDS})\()"
 """What a line does that lets the attribute `name` grow."""
 Place = tuple[str, int]
 
@@ -47,7 +48,7 @@ def holder_of(call: Callable[[], Any]) -> Holder | None:
         value = getattr(owner, name, None)
         if isinstance(value, CONTAINERS) and len(value) >= length + CALLS:
             more = (len(value) - length) / CALLS
-            grown.append((_weight(value, DEPTH) - weight, more, type(owner).__name__, name))
+            grown.append((_weight(value, DEPTH) - weight, more, _told(owner), name))
     if not grown:
         return None
     _, more, kind, name = max(grown)
@@ -56,7 +57,12 @@ def holder_of(call: Callable[[], Any]) -> Holder | None:
 
 
 def _attributes() -> Iterator[_Attribute]:
-    """Of all objects of a learner's classes: what has a length."""
+    """Of a learner's modules, and of all objects of a learner's classes: what has a length."""
+    for key, module in list(sys.modules.items()):
+        if key.startswith("labs."):
+            for name, value in list(vars(module).items()):
+                if isinstance(value, CONTAINERS) and not name.startswith("__"):
+                    yield _Attribute(module, name, len(value), _weight(value, DEPTH))
     was_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()  # the frozen ones are not listed
     owners = [owner for owner in gc.get_objects() if _is_own(type(owner))]
@@ -68,6 +74,13 @@ def _attributes() -> Iterator[_Attribute]:
             value = getattr(owner, name, None)
             if isinstance(value, CONTAINERS):
                 yield _Attribute(owner, name, len(value), _weight(value, DEPTH))
+
+
+def _told(owner: Any) -> str:
+    """The module's file, or the object's class."""
+    if isinstance(owner, ModuleType):
+        return os.path.basename(getattr(owner, "__file__", None) or owner.__name__)
+    return type(owner).__name__
 
 
 def _is_own(kind: type) -> bool:

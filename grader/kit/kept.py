@@ -147,7 +147,7 @@ class Memory:
 def with_cause(why: str, cause: str) -> str:
     """cause: of `cause_of`. What a test says of buffers and histories stays true; what it says of other
     mistakes does not."""
-    if why in (BUFFER, HISTORY):
+    if why.endswith((BUFFER, HISTORY)):
         return f"{why} Here it is kept in {cause}."
     return (
         f"The cause is what stays in {cause} from call to call. This test passes if that is put back "

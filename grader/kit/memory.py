@@ -18,10 +18,7 @@ LEAST_OF_A_LINE = 4
 """Bytes a call, on average, that make a line one that keeps something: a list grows by 8 for an item."""
 FRAMES = 24
 """Calls between a part's line and the allocation, where the line is looked for."""
-HISTORY = (
-    "What a call leaves behind in its module or object grows with every request that a server ever "
-    "answers. Keep only what a later call needs, and drop it when its request is over."
-)
+HISTORY = "What calls leave behind grows with every request that a server answers."
 
 
 def kept_by(call: Callable[[], Any], calls: int = CALLS) -> float:

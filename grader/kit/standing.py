@@ -7,10 +7,7 @@ from typing import Any
 from grader.kit.differ import told_apart
 from grader.kit.expect import Mismatch
 
-BUFFER = (
-    "Callers keep results while they ask for more: the engine has those of several requests and of "
-    "several steps in its hands. What is returned must be made for this call, not kept and filled again."
-)
+BUFFER = "Callers keep results while they ask for more: each call makes its own."
 
 
 def expect_results_stand(
@@ -21,17 +18,17 @@ def expect_results_stand(
     """The results of these calls, the first ones too, are unchanged after the last. what: names what
     makes them. taken: the part of a result that must stay: lists, tensors, numbers."""
     results = []
-    for call in calls:
+    for last, call in enumerate(calls, 1):
         result = taken(call())
         results.append((result, deepcopy(result)))
-    for number, (result, was) in enumerate(results, 1):
-        if not _alike(result, was):
-            where, before, now = told_apart(_in_lists(was), _in_lists(result))
-            problem = (
-                f"{what}: the result of call {number} of {len(calls)} has changed since it was"
-            )
-            problem += f" returned, first {where}" if where else " returned"
-            raise Mismatch(problem, before, now, BUFFER)
+        for number, (earlier, was) in enumerate(results, 1):
+            if _alike(earlier, was):
+                continue
+            where, before, now = told_apart(_in_lists(was), _in_lists(earlier))
+            problem = f"{what}: the result of call {number} has changed since it was returned"
+            problem += f", first {where}" if where else ""
+            why = f"It holds the result of call {last} now. " * _alike(earlier, result)
+            raise Mismatch(problem, before, now, why + BUFFER)
 
 
 def _in_lists(value: Any) -> Any:

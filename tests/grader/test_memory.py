@@ -1,6 +1,8 @@
 """What calls keep and take, in bytes: a leak is found whatever tables are made meanwhile."""
 
+import sys
 from itertools import count
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -48,8 +50,9 @@ def test_a_result_that_the_next_call_fills_is_found() -> None:
         return buffer
 
     expect_results_stand([lambda: [1], lambda: [2]], "fresh lists")
-    with pytest.raises(Mismatch, match="the result of call 1 of 2 has changed"):
+    with pytest.raises(Mismatch, match="the result of call 1 has changed") as failure:
         expect_results_stand([lambda: fills(1), lambda: fills(2)], "fills")
+    assert failure.value.why.startswith("It holds the result of call 2 now.")
 
 
 def test_the_attribute_that_grows_is_named_and_one_that_may_stay_is_not() -> None:
@@ -69,3 +72,13 @@ def test_the_attribute_that_grows_is_named_and_one_that_may_stay_is_not() -> Non
     assert holder is not None
     assert holder.told == "`_known` of Keeper gains an entry"
     assert holder_of(lambda: None) is None
+
+
+def test_a_modules_dict_that_grows_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, numbers = ModuleType("labs.sampler.noise"), count()
+    kept: dict[int, str] = {}
+    vars(module)["_KEPT"] = kept
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    holder = holder_of(lambda: kept.setdefault(next(numbers), "text"))
+    assert holder is not None
+    assert holder.told == "`_KEPT` of labs.sampler.noise gains an entry"

@@ -24,10 +24,10 @@ REASONS = {
     "written to": "A block that another one reads is copied before this request writes to it.",
     "stays locked": "A lock outlives its table: unlock the node when the table is freed or has gone to "
     "the host, when there was no room for it, and the shorter path once a longer one is locked.",
-    "but not in `_filed`": "A request is in `_nodes` and in `_filed` as long as it has a table, and "
-    "else in neither. Without a table its node is unlocked, and no longer in `_nodes`.",
-    "but not in `_nodes`": "A request is in `_nodes` and in `_filed` as long as it has a table, and "
-    "else in neither. The node of a table that begins without cached blocks is the root.",
+    "is still in `_nodes`": "Its node is unlocked already: take it out of `_nodes` too.",
+    "is still in `_filed`": "Take it out of `_filed` when its table goes.",
+    "but is not in `_filed`": "`_filed` says of each table how many of its first blocks are the tree's.",
+    "without cached blocks, but is not in `_nodes`": "Its node is the root.",
     "but tree path": "The first filed blocks of a table are the tree's own. Remember as filed what was "
     "shared or inserted, no more and no less.",
     "have a locked node": "`_nodes` and `_filed` belong together: a request is in both as long as it "
@@ -174,22 +174,28 @@ class CacheView:
         try:
             quietly(self.cache).check()
         except InvariantError as error:
-            return [f"check() says: {error}{self._halves()}"]
+            return self._halves() or [f"check() says: {error}"]
         return []
 
-    def _halves(self) -> str:
-        """Which requests are in one of `_nodes` and `_filed` alone."""
+    def _halves(self) -> list[str]:
+        """Which requests are in one of `_nodes` and `_filed` alone, and which of the two is wrong."""
         cache = quietly(self.cache)
         nodes, filed = getattr(cache, "_nodes", None), getattr(cache, "_filed", None)
         if not isinstance(nodes, dict) or not isinstance(filed, dict):
-            return ""
-        only = [
-            (name, "_nodes", "_filed") for name in sorted(map(str, nodes.keys() - filed.keys()))
-        ]
-        only += [
-            (name, "_filed", "_nodes") for name in sorted(map(str, filed.keys() - nodes.keys()))
-        ]
-        return "".join(f"; {name} is in `{one}`, but not in `{other}`" for name, one, other in only)
+            return []
+        found = []
+        for name in sorted(map(str, nodes.keys() ^ filed.keys())):
+            one, other = ("_nodes", "_filed") if name in nodes else ("_filed", "_nodes")
+            if name in self.blocks._tables:  # an empty one is a table too
+                table = self.blocks.get_physical_blocks(name)
+                in_tree = self.tree.all_blocks() if self.tree else ()
+                start = (
+                    " that begins without cached blocks" if not {*table[:1]} & {*in_tree} else ""
+                )
+                found.append(f"{name} has a table{start}, but is not in `{other}`")
+            else:
+                found.append(f"{name} has no table, but is still in `{one}`")
+        return found
 
     def expect_unchanged(self, before: dict[str, Any], after_what: str, why: str) -> None:
         """before: the holdings at that time."""

@@ -15,13 +15,9 @@ from grader.suites.paged_cache.cache_desk import RUNNING, CacheDesk
 from grader.suites.paged_cache.pending import IN_FLIGHT, NOTHING_GAINED, WAIT, A, B, expect_pending
 from solutions.paged_cache import BlockManager, KVCacheManager
 
-NOTE_MISSES = (
-    "The block that this request lacks is being computed for another one. If it waits, it finds the "
-    "block cached; if not, both compute it. The note that says so is missing, or names fewer blocks."
-)
 OF_THE_NOTE = (
-    "This is about the note in `_computing`, which section 3.9 of the sheet explains: the reference's "
-    "`is_pending` was asked, and finds what `allocate` and `commit` have left there."
+    "The reference's `is_pending` was asked here: it reads the notes that `allocate` and `commit` leave "
+    "in `_computing` (section 3.9 of the sheet)."
 )
 GIVEN = ("_tree", "_computing", "_peek", "_start_alike")
 
@@ -41,7 +37,7 @@ def noted(part: Any, check: Callable[[Any], None]) -> None:
         if not _passes(check, part):
             resume_script(script)
             if isinstance(error, Mismatch):
-                error.why = f"{error.why.replace(WAIT, NOTE_MISSES)} {OF_THE_NOTE}"
+                error.why = f"{error.why} {OF_THE_NOTE}"
             raise
 
 
@@ -56,6 +52,9 @@ def _passes(check: Callable[[Any], None], part: Any) -> bool:
 
 def fills_a_block(part: ModuleType) -> None:
     """A chunk that fills a block makes others wait, from wherever it starts; one that fills none not."""
+    desk = CacheDesk(part)
+    desk.cache.allocate(desk.admit(A[:12]), 12)
+    expect_pending(desk, A[:10], True, WAIT, "while r0 computes its 12 tokens")
     desk = CacheDesk(part)
     first = desk.admit(A[:12])
     for num_tokens, pending in ((2, False), (2, True)):

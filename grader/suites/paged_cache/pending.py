@@ -3,18 +3,14 @@
 from collections.abc import Sequence
 from types import ModuleType
 
-from grader.kit import expect_equal
+from grader.kit import expect_equal, quietly
 from grader.suites.paged_cache.cache_desk import CacheDesk
 from yaie.core.request import Request
 
 A = list(range(1, 21))
 B = list(range(21, 41))
 
-WAIT = (
-    "The block that this request lacks is being computed for another one. If it waits, it finds the "
-    "block cached; if not, both compute it. `allocate` notes in `_computing` which request fills what: "
-    "that note is missing, or `is_pending` does not find it."
-)
+WAIT = "The block that this request lacks is being computed for another one."
 NOTHING_GAINED = "Waiting only pays if the next whole block that is missing is being computed."
 HOST = "A fork waits for a sibling that runs: one on the host computes nothing, perhaps for long."
 IN_FLIGHT = (
@@ -39,4 +35,18 @@ def expect_pending(
     if not isinstance(request, Request):
         request = desk.request(request)
     what = f"whether {request.request_id} {request.token_ids} is pending {when}".rstrip()
-    expect_equal(bool(desk.cache.is_pending(request)), wanted, what, why=why)
+    got = bool(desk.cache.is_pending(request))
+    if why == WAIT and got != wanted:
+        why = f"{WAIT} {notes_of(desk)}".strip()
+    expect_equal(got, wanted, what, why=why)
+
+
+def notes_of(desk: CacheDesk) -> str:
+    """What `_computing` holds, if the part keeps its notes there."""
+    notes = getattr(quietly(desk.cache), "_computing", None)
+    if not isinstance(notes, dict) or not all(isinstance(one, Request) for one in notes):
+        return ""
+    if not notes:
+        return "`_computing` holds no note of it."
+    held = ", ".join(f"{one.request_id}: {count!r}" for one, count in notes.items())
+    return f"`_computing` holds {{{held}}}."

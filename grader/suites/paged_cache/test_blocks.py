@@ -127,8 +127,13 @@ def test_a_shared_block_is_free_after_its_last_holder(part: ModuleType) -> None:
     blocks.hold(shared)
     counts = [blocks.ref_count(block) for block in shared]
     expect_equal(counts, [3, 3], "references of the shared blocks", why=COUNT)
-    blocks.free("a")
-    blocks.free("b")
+    for key, left in (("a", 2), ("b", 1)):
+        blocks.free(key)
+        counts = [blocks.ref_count(block) for block in shared]
+        why = f"free takes {key}'s own reference from each block, and from no other holder."
+        expect_equal(
+            counts, [left] * 2, f"references of the shared blocks after free('{key}')", why=why
+        )
     expect_equal(blocks.num_free, 6, "num_free while the blocks are still held", why=COUNT)
     blocks.release(shared)
     expect_equal(blocks.num_free, 8, "num_free after the last reference is gone", why=COUNT)

@@ -20,6 +20,7 @@ from grader.kit import (
     task,
     watch,
 )
+from grader.kit.mistakes import told_by
 from grader.suites.paged_cache.pool_view import PoolDesk, rows
 
 NEXT_ENTRY = (
@@ -67,7 +68,23 @@ def test_slots_follow_the_table(part: ModuleType) -> None:
     got = ask(make_pool(part, 4), [table], [(0, p) for p in range(2, 10)])
     slots = [22, 23, 4, 5, 6, 7, 24, 25]
     what = f"slots of tokens 2 to 9 with the table {table} and blocks of four"
-    expect_equal(got.tolist(), slots, what, why=NEXT_ENTRY)
+    tokens = range(2, 10)
+    why = told_by(
+        got.tolist(),
+        {
+            "Each token has the first row of its block here: p % block_size is not added.": [
+                table[p // 4] * 4 for p in tokens
+            ],
+            "The blocks are not multiplied by block_size here: each begins block_size slots behind the "
+            "one before it in the pool.": [table[p // 4] + p % 4 for p in tokens],
+            "The slots count on from the table's first block here. Its blocks lie anywhere in the pool: "
+            "at each border the next entry says where.": [table[0] * 4 + p for p in tokens],
+            "The row is the whole position here, not p % block_size.": [
+                table[p // 4] * 4 + p for p in tokens
+            ],
+        },
+    )
+    expect_equal(got.tolist(), slots, what, why=why)
 
 
 @task("3.4")
@@ -77,7 +94,10 @@ def test_each_token_is_looked_up_in_its_own_table(part: ModuleType) -> None:
     tokens = [(2, 7), (0, 3), (1, 8), (0, 4), (2, 0), (1, 9), (1, 3)]
     got = ask(make_pool(part, 4), tables, tokens)
     what = f"slots of the tokens (row, position) {tokens} with the tables {tables}"
-    expect_equal(got.tolist(), in_words(tables, tokens, 4), what, why=OWN_TABLE)
+    first = [(0, position) for _, position in tokens]
+    told = "Every token was looked up in table 0. `rows` says which table is its own."
+    why = told_by(got.tolist(), {told: in_words(tables, first, 4)}) or OWN_TABLE
+    expect_equal(got.tolist(), in_words(tables, tokens, 4), what, why=why)
 
 
 @task("3.4")

@@ -214,7 +214,10 @@ def test_a_fork_waits_for_its_siblings_prompt(part: ModuleType) -> None:
         desk.cache.admit(first)
         first.status = RUNNING
         desk.compute(first, 5, commit=True)
-        why = "Once the sibling has the prompt, the fork shares its blocks and computes one token."
+        why = (
+            "r0 runs and lacks 4 tokens of its prompt. Once it has them, the fork shares its blocks and "
+            "computes one token."
+        )
         expect_pending(desk, fork, True, why, "after 5 of r0's 9 tokens")
         first.status = RequestStatus.SWAPPED
         desk.note_change("r0 was moved to the host")
@@ -222,6 +225,7 @@ def test_a_fork_waits_for_its_siblings_prompt(part: ModuleType) -> None:
         first.status = RUNNING
         desk.note_change("r0 runs again")
         desk.compute(first, 4, commit=True)
+        why = "r0 has its whole prompt: the fork can share its blocks now."
         expect_pending(desk, fork, False, why, "after all of them")
 
 

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from grader.kit import Mismatch, expect, expect_close, expect_equal, note, watch
 from grader.kit.expect import claiming
 from grader.kit.layout import padded
-from grader.kit.script import show
+from grader.kit.script import current_script, resume_script, show, start_script
 from solutions.sampler import filters, noise
 from yaie.core.batch import PenaltyBatch, SamplingBatch
 from yaie.core.params import SamplingParams
@@ -29,8 +29,7 @@ LAST = (
     "temperature is 0), and the engine hands them over again at the next step."
 )
 GAPS = (
-    "The logits are a slice of a wider tensor, with gaps between their rows in memory: the same call on "
-    "the same logits without gaps goes well."
+    "they are a slice of a wider tensor. The same call on the same logits without gaps goes well."
 )
 PASS_THROUGH = "A filter only rules out: what it keeps keeps its logit, what it drops becomes -inf."
 GREEDY = SamplingParams(temperature=0)
@@ -89,8 +88,10 @@ def filtered(part: ModuleType, name: str, logits: Tensor, parameter: Any) -> Any
         raise  # a stub has a verdict of its own
     except Exception as error:
         if goes_well(lambda: getattr(part.filters, name)(logits.clone(), parameter)):
+            given = padded(logits)
+            why = f"The logits have strides {list(given.stride())} at shape {list(given.shape)}: {GAPS}"
             with claiming(f"{name} takes logits with gaps between their rows."):
-                raise Mismatch(f"{type(error).__name__}: {error}", why=GAPS) from error
+                raise Mismatch(f"{type(error).__name__}: {error}", why=why) from error
         raise
     for what, tensor in tensors.items():
         if not torch.equal(tensor, before[what]):
@@ -292,6 +293,35 @@ def _spread(name: str, values: Sequence[int]) -> str:
     if len(set(values)) == 1:
         return f"{name} {values[0]}"
     return f"{name}s {values[0]}, {values[1]}, ... {values[-1]}"
+
+
+def of_the_seed(values: Callable[[int], Any]) -> str:
+    """What of a seed has no say; "" if nothing is found. values: what comes of a seed, as `==` compares
+    it."""
+
+    def signed(seed: int) -> int:
+        return (seed + (1 << 63)) % (1 << 64) - (1 << 63)
+
+    script = current_script()
+    start_script()
+    try:
+        base = values(7)
+        idle = [bit for bit in range(64) if values(signed(7 ^ (1 << bit))) == base]
+        below = [values(seed) for seed in (0, -1, -7, -900)]
+        is_absolute = [values(-7), values(-900)] == [base, values(900)]
+    except Exception:  # noqa: BLE001, a part may raise anything
+        return ""
+    finally:
+        resume_script(script)
+    if len(idle) == 1:
+        return f"Bit {idle[0]} of the seed{', the sign,' * (idle == [63])} changes nothing."
+    if idle and idle == list(range(idle[0], idle[-1] + 1)):
+        return f"Bits {idle[0]} to {idle[-1]} of the seed change nothing."
+    if is_absolute:
+        return "Seed -900 is taken for seed 900, too: the sign has no say."
+    if all(one == below[0] for one in below):
+        return "Seeds -1, -7 and -900 are all taken for seed 0."
+    return ""
 
 
 def chi_square_chance(counts: Tensor, probabilities: Tensor) -> float:

@@ -19,7 +19,12 @@ from grader.kit import (
     watch,
 )
 from grader.kit.session import SESSION
-from grader.suites.sampler.rows import correlation, expect_on_its_device, gumbel_chance
+from grader.suites.sampler.rows import (
+    correlation,
+    expect_on_its_device,
+    gumbel_chance,
+    of_the_seed,
+)
 
 SURELY_NOT = 1e-9
 """Right noise is this unlucky once in a thousand million gradings."""
@@ -48,11 +53,16 @@ def test_noise_has_no_state(part: ModuleType) -> None:
     """The same seed and step give the same noise, in any row, at any time."""
     first = noise_of(part, [7, 8], [3, 5], 4)
     same = noise_of(part, [7, 8], [3, 5], 4)
-    why = (
-        f"{NO_STATE} The same call made twice gives other numbers: a generator or a state is in it."
-    )
+    why = "The same call made twice gives other numbers: a generator or a state is in them."
     what = "the noise of the same call made again"
     expect_close(same, first, what, rtol=0, atol=0, why=why)
+    start_script()
+    alone = noise_of(part, [8], [5], 4)
+    what = "the noise of seed 8 at step 5, in row 1 of 2 instead of alone"
+    rows = noise_of(part, [8, 8], [5, 5], 4)
+    is_the_row = torch.equal(rows[0], alone[0]) and torch.equal(rows[1], first[1])
+    why = "Row 0 of 2 has the noise that it has alone: the number of the row is in the noise."
+    expect_close(rows[1], alone[0], what, rtol=0, atol=0, why=why if is_the_row else NO_STATE)
     again = noise_of(part, [8, 7, 7], [5, 3, 3], 4)
     for row, same in ((0, 1), (1, 0), (2, 0)):
         seed, step = [(8, 5), (7, 3), (7, 3)][row]
@@ -97,34 +107,37 @@ HALF_A_STEP = 22.0
 def test_the_smallest_u_is_not_raised(part: ModuleType) -> None:
     """A u of almost 0 stays as small as it is: it makes the largest noise."""
     largest = float(noise_of(part, [1], [EXTREME_STEPS[0]], 4)[0, 0])
-    why = (
-        "The hash is 0 here, u is about 1e-10 and -log(u) is 22.9. A clamp that raises u makes a "
-        "ceiling that many tokens reach. Floats are dense close to 0: it is enough that u is not 0."
-    )
+    if largest == round(largest):
+        why = f"The noise itself is cut off at {largest:g}: many tokens reach the same ceiling."
+    else:
+        u = -math.expm1(-math.exp(-largest))
+        why = (
+            f"The hash is 0 here and u about 1e-10. This is the noise of a u of {u:.2g}: u was raised, "
+            "and many tokens reach the same ceiling. It is enough that u is not 0."
+        )
     # Noise that combines its hashes in another way is in between once in 60,000.
     is_raised = ONCE_IN_60000 < largest < HALF_A_STEP
     expect(not is_raised, f"noise ends at {largest:.2f}, where it should reach 22", why=why)
 
 
-ALL_BITS = "All 64 bits of a seed count, the high 32 and the sign too."
+ALL_BITS = "All 64 bits of a seed count."
 LONG = (
     "An output may have hundreds of thousands of tokens, and each step of it has noise of its own."
 )
-REPEATED = "Where only seed + step counts, or seed ^ step, one request repeats another one's noise."
 UNLIKE = [
     ((7, 3), (7, 4), "Noise without the step is the same at every step: the same token wins."),
     ((7, 3), (8, 3), "Each seed has noise of its own."),
-    ((7, 3), (8, 2), REPEATED),
-    ((7, 3), (6, 2), REPEATED),
+    ((7, 3), (8, 2), "7 + 3 is 8 + 2: one request repeats another one's noise."),
+    ((7, 3), (6, 2), "7 ^ 3 is 6 ^ 2: one request repeats another one's noise."),
     ((7, 3), (3, 7), "Seed 7 at step 3 is not seed 3 at step 7."),
     ((7, 3), (7 + (1 << 31), 3), ALL_BITS),
     ((7, 3), (7 + (1 << 32), 3), ALL_BITS),
     ((7, 3), (7 + (1 << 62), 3), ALL_BITS),
     ((7, 3), (7 - (1 << 63), 3), ALL_BITS),
-    ((7, 3), (7 + (7 << 32), 3), f"{ALL_BITS} Its halves must not cancel each other."),
+    ((7, 3), (7 + (7 << 32), 3), "The two halves of the second seed, 7 and 7, cancel each other."),
     ((-1, 3), ((1 << 32) - 1, 3), ALL_BITS),
     ((7, 3), (-7, 3), ALL_BITS),
-    ((-7, 3), (-8, 3), f"{ALL_BITS} Seeds below 0 are as different as those above."),
+    ((-7, 3), (-8, 3), ALL_BITS),
     ((0, 3), (1, 3), "0 is a seed like any other."),
     ((7, 3), (7, 3 + (1 << 12)), LONG),
     ((7, 3), (7, 3 + (1 << 16)), LONG),
@@ -147,17 +160,21 @@ def test_other_seeds_and_steps_have_other_noise(part: ModuleType) -> None:
             problem = f"the noise of {pair} is the same: {values}, ..."
         if found >= 0.06 and why is LONG:
             why = f"{LONG}{unused_bits(part)}"
+        if found >= 0.06 and why is ALL_BITS:
+            why = f"{ALL_BITS} {of_the_seed(lambda seed: noise_at_once(part, seed))}".strip()
         expect(found < 0.06, problem, why=why)
+
+
+def noise_at_once(part: ModuleType, seed: int, step: int = 3) -> list[float]:
+    """The noise of a few tokens, not written down."""
+    given = part.noise.gumbel_noise(torch.tensor([seed]), torch.tensor([step]), 8)
+    return [float(value) for value in given[0]]
 
 
 def unused_bits(part: ModuleType) -> str:
     """From which bit on a step changes nothing, if there is one."""
-
-    def noise(step: int) -> Tensor:
-        given: Tensor = part.noise.gumbel_noise(torch.tensor([7]), torch.tensor([step]), 8)
-        return given
-
-    used = [bit for bit in range(32) if not torch.equal(noise(1 << bit), noise(0))]
+    none = noise_at_once(part, 7, 0)
+    used = [bit for bit in range(32) if noise_at_once(part, 7, 1 << bit) != none]
     first = used[-1] + 1 if used else 0
     if used != list(range(first)) or first == 32:
         return ""
@@ -235,10 +252,13 @@ def test_the_lower_tail_has_no_floor(part: ModuleType) -> None:
     smallest = float(noise.min())
     count = int((noise == smallest).sum())
     problem = f"of a million values {count:,} are {smallest:.4f}, and none is smaller"
-    why = (
-        "A clamp that lowers u makes a floor that many tokens share. It is enough that u is not 1: "
-        "float32 makes 1 of what is closer to it than 2**-25."
-    )
+    if smallest == round(smallest):
+        why = f"The noise itself is cut off at {smallest:g}."
+    else:
+        why = (
+            f"This is the noise of a u of {-math.expm1(-math.exp(-smallest)):.7g}: u was lowered to it. "
+            "It is enough that u is not 1: float32 makes 1 of what is closer to it than 2**-25."
+        )
     expect(count <= MOST_ALIKE, problem, why=why)
 
 

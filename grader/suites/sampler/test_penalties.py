@@ -113,23 +113,22 @@ def test_repetition_comes_before_the_subtractions(part: ModuleType) -> None:
 @task("1.1")
 def test_penalties_below_off_make_tokens_likelier(part: ModuleType) -> None:
     """Negative presence and frequency, and repetition below 1, make tokens more likely."""
-    why = (
-        "The API takes presence and frequency from -2 to 2, and repetition from above 0: the same "
-        "formulas hold on both sides of off, and nothing is cut off there."
-    )
-    for name, value, right in (
-        ("presence", -1.0, [3.0, -1.0, 2.0]),
-        ("frequency", -0.5, [3.0, -1.5, 2.0]),
-        ("repetition", 0.5, [4.0, -1.0, 2.0]),
+    for name, value, off, right in (
+        ("presence", -1.0, "0", [3.0, -1.0, 2.0]),
+        ("frequency", -0.5, "0", [3.0, -1.5, 2.0]),
+        ("repetition", 0.5, "1", [4.0, -1.0, 2.0]),
     ):
         start_script()
         penalties = penalties_of([[2, 1, 0]], [[0, 0, 0]], **{name: [value]})
         logits = torch.tensor([[2.0, -2.0, 2.0]])
         got = penalised(part, logits, penalties)
         what = f"logits 2, -2 and 2, generated 2, 1 and 0 times, with {name} {value}"
-        nothing = f"{name} {value} has changed nothing here. "
+        why = (
+            f"{name} {value} has changed nothing here. The formula holds below {off} as above: it makes "
+            "these tokens likelier there, and nothing is cut off."
+        )
         is_off = isinstance(got, torch.Tensor) and torch.equal(got, logits)
-        expect_close(got, torch.tensor([right]), what, why=nothing * is_off + why)
+        expect_close(got, torch.tensor([right]), what, why=why * is_off)
 
 
 @task("1.1")
@@ -263,7 +262,7 @@ def test_small_temperatures_divide_too(part: ModuleType) -> None:
         expect(isinstance(got, Tensor), f"apply_temperature gives {type(got).__name__}, not logits")
         why = "Logits as close as these keep several tokens possible."
         if got.shape == logits.shape and (apart := float(got[0, 0] - got[0, 2])) > 0:
-            why = f"The logits were divided by {2 * small / apart:.3g}, and not by {small:g}. {why}"
+            why = f"The logits were divided by {2 * small / apart:.3g}, and not by {small:g}."
         what = f"the probabilities of logits {2 * small:g}, {small:g}, 0 at temperature {small:g}"
         expect_close(got.double().softmax(dim=-1), right, what, why=why)
 
@@ -274,6 +273,7 @@ def test_tiny_temperatures_leave_the_best_token(part: ModuleType) -> None:
     logits = [[80.0, 79.0, 1.0], [-80.0, -9.0, -8.0], [5.0, 5.0, 1.0]]
     right = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]).double()
     for tiny in (1e-3, 1e-30, 1e-38, 1e-45):
+        start_script()
         got = warmed(part, logits, [tiny] * 3)
         rows, divisor = torch.tensor(logits), torch.full((3, 1), tiny)
         gives = {OVERFLOW: rows / divisor, LARGEST_OF_ALL: (rows - rows.amax()) / divisor}

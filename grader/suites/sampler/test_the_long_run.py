@@ -81,13 +81,34 @@ def test_penalties_of_many_calls(part: ModuleType) -> None:
 @task("1.1")
 def test_frequency_of_a_long_output(part: ModuleType) -> None:
     """A token that was generated hundreds or thousands of times is counted to the last."""
-    logits, counts = torch.full((1, 4), 2.0), [127, 128, 300, 4097]
+    logits, counts = torch.full((1, 6), 2.0), [127, 128, 300, 513, 4097, 5001]
     got = filtered(
-        part, "apply_penalties", logits, penalties_of([counts], [[0] * 4], frequency=[0.5])
+        part, "apply_penalties", logits, penalties_of([counts], [[0] * 6], frequency=[0.5])
     )
-    right = torch.tensor([[-61.5, -62.0, -148.0, -2046.5]])
-    why = "output_counts has float32 numbers, and an output may have 100,000 tokens: nothing narrower."
-    expect_close(got, right, f"logits of tokens generated {counts} times", rtol=0, atol=0, why=why)
+    right = torch.tensor([[-61.5, -62.0, -148.0, -254.5, -2046.5, -2498.5]])
+    what = f"logits of tokens generated {counts} times"
+    expect_close(got, right, what, rtol=0, atol=0, why=of_counts(got, counts))
+
+
+def of_counts(got: Any, counts: list[int]) -> str:
+    """What logits of 2, less 0.5 for each count, tell of how tokens were counted; "" if nothing."""
+    if not isinstance(got, torch.Tensor) or list(got.shape) != [1, len(counts)]:
+        return ""
+    exact = torch.tensor(counts).float()
+    used = ((2 - got[0]) * 2).tolist()
+    taken = f"The tokens count {', '.join(f'{count:g}' for count in used)} times here"
+    for name, least in (("uint8", 0), ("int8", -128)):
+        if used == [(count - least) % 256 + least for count in counts]:
+            return f"{taken}: counts of {name} wrap around after {least + 255}."
+    if used == [min(count, max(used)) for count in counts] and used != counts:
+        return f"{taken}: counts end at {max(used):g}. An output may have 100,000 tokens."
+    for dtype in (torch.bfloat16, torch.float16):
+        narrow = (exact.to(dtype).float(), (exact * 0.5).to(dtype).float() * 2)
+        whole = (2 - exact * 0.5).to(dtype).float()
+        if any(used == one.tolist() for one in (*narrow, (2 - whole) * 2)):
+            wrong = [count for count, own in zip(counts, used, strict=True) if count != own]
+            return f"{taken}: {dtype} has too few bits for {wrong[0]:,}, and for half of it."
+    return ""
 
 
 @task("1.1")

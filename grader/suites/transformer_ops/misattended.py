@@ -25,10 +25,7 @@ ROWS_ON_HEADS = (
 HIDES_NOTHING = (
     "softcap * tanh(-inf) is -softcap: a mask added before the softcap hides nothing any more."
 )
-CAPPED_SINK = (
-    "The softcap was applied to the sink too. It is for scores: a sink joins them afterwards, as "
-    "it is."
-)
+CAPPED_SINK = "The softcap was applied to the sink too."
 NO_SHARE = (
     "The sinks have no share of the weight here. A sink takes its share and gives no value: the weights "
     "of a query are less than 1 together."

@@ -1,5 +1,6 @@
 """Task 2.3: the rotary embedding."""
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -40,8 +41,10 @@ def expect_turned(
     what: str,
     *,
     why: str = "",
+    others: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """x as `exact_rope` turns it. why: said where no mistake is known that gives this."""
+    """x as `exact_rope` turns it. why: said where no mistake is known that gives this. others: what
+    further mistakes would give, by what is to say of each."""
     before, right = x.clone(), exact_rope(x, positions, *tables)
     inputs = Reading(
         lambda x, cos, sin: exact_rope(x, positions, cos, sin),
@@ -49,7 +52,7 @@ def expect_turned(
     )
     expect_near(
         got, right, x.dtype, what, why=why, inputs=inputs,
-        gives=lambda: misturned(before, positions, *tables),
+        gives=lambda: misturned(before, positions, *tables) | dict(others or {}),
     )  # fmt: skip
 
 

@@ -41,14 +41,7 @@ NAN = float("nan")
 FAR = 40_000
 """More than 16 bits of an integer hold."""
 
-KEEPS_INPUTS = (
-    "Only fused_add_rms_norm may reuse the memory of what it is given, whatever its layout, dtype and "
-    "number of rows: the caller reads it again."
-)
-EACH_LAYER = (
-    "The layers of a model share one object of operations, and each has its own weights, and perhaps "
-    "tables and an eps of its own. What was given to one call says nothing of the next."
-)
+ITS_OWN = "Each call has its own."
 NAN_STAYS = (
     "NaN in comes out as NaN: by it the engine knows that a request went wrong, and fails that one. "
     "Made a number, it becomes a token."
@@ -59,7 +52,9 @@ def expect_kept(call: Callable[..., Any], **tensors: Tensor) -> None:
     """The call leaves the tensors that it is given as they are."""
     before = {name: tensor.clone() for name, tensor in tensors.items()}
     call(**tensors)
-    expect_unchanged(KEEPS_INPUTS, **{name: (x, before[name]) for name, x in tensors.items()})
+    for name, x in tensors.items():
+        told = f"The call wrote into {name} itself, a dense tensor of {x.dtype}."
+        expect_unchanged(f"{told} The caller reads it again.", **{name: (x, before[name])})
 
 
 def expect_nan_kept(got: Any, exact: Tensor, dtype: torch.dtype, what: str) -> None:
@@ -99,11 +94,19 @@ def test_rms_norm_of_many_wide_rows(part: ModuleType) -> None:
 def test_rms_norm_of_many_layers(part: ModuleType) -> None:
     """One object norms for all layers, each with its own weight and eps."""
     ops, x = ops_of(part), random(2, 4)
-    for layer, eps in enumerate((1e-5, 1e-5, 0.5)):
-        weight = random(4, seed=layer + 1)
+    layers = [(random(4, seed=layer + 1), eps) for layer, eps in enumerate((1e-5, 1e-5, 0.5))]
+    for layer, (weight, eps) in enumerate(layers):
         got = ops.rms_norm(x.clone(), weight, eps)
-        exact = exact_norm(x, weight, eps)
-        expect_near(got, exact, F32, f"rms_norm for layer {layer}, eps {eps:g}", why=EACH_LAYER)
+        before = {
+            f"This is the norm with the weight of layer {old}. {ITS_OWN}": exact_norm(x, kept, eps)
+            for old, (kept, _) in enumerate(layers[:layer])
+        }
+        earlier = exact_norm(x, weight, layers[0][1])
+        before[f"This is the norm with the eps of layer 0. {ITS_OWN}"] = earlier
+        expect_near(
+            got, exact_norm(x, weight, eps), F32, f"rms_norm for layer {layer}, eps {eps:g}",
+            gives=lambda before=before: before,  # type: ignore[misc]
+        )  # fmt: skip
 
 
 @task("2.1")
@@ -173,12 +176,23 @@ def test_positions_in_no_order(part: ModuleType) -> None:
     for places in ([4, 9, 6], [7, 7, 7], [FAR - 1, 0, FAR - 300]):
         start_script()
         tables, positions = rotary_tables(FAR, 2), torch.tensor(places)
-        note(f"# tables of {FAR} positions")
+        note(f"positions, tables = torch.tensor({places}), rotary tables of {FAR} positions")
+        note("ops.rope(q, k, positions, *tables)")
         got = expect_pair(
             quietly(ops_of(part)).rope(q.clone(), k.clone(), positions, *tables), "rope"
         )
         for name, one, x in zip(("q", "k"), got, (q, k), strict=True):
-            expect_turned(one, x, positions, tables, f"{name} at positions {places}")
+            others = {
+                f"It was turned as at positions {wrong.tolist()}, {told}": exact_rope(
+                    x, wrong % FAR, *tables
+                )
+                for told, wrong in {
+                    "a range that begins with the first.": positions[0] + torch.arange(3),
+                    "which int16 makes of them.": positions.to(torch.int16).long(),
+                }.items()
+                if not torch.equal(wrong % FAR, positions)
+            }
+            expect_turned(one, x, positions, tables, f"{name} at positions {places}", others=others)
 
 
 @task("2.3")
@@ -188,20 +202,48 @@ def test_rope_of_many_layers(part: ModuleType) -> None:
     q, k = random(2, 2, 4), random(2, 1, 4, seed=1)
     cos, sin = rotary_tables(9, 2)
     stretched = "tables of another model layer, which stretch what they turn"
+    calls: list[tuple[list[int], tuple[Tensor, Tensor]]] = []
     for what, tables in (("tables of one layer", (cos, sin)), (stretched, (1.5 * sin, 1.5 * cos))):
         for places in ([1, 3], [5, 2]):
             positions.copy_(torch.tensor(places))
             got = expect_pair(ops.rope(q.clone(), k.clone(), positions, *tables), "rope")
             for name, one, x in zip(("q", "k"), got, (q, k), strict=True):
                 told = f"{name} at positions {places}, by {what}"
-                expect_turned(one, x, positions, tables, told, why=EACH_LAYER)
+                others = dict(turned_as_before(x, places, tables, calls))
+                expect_turned(one, x, positions, tables, told, others=others)
+            calls.append((places, tables))
+
+
+def turned_as_before(
+    x: Tensor,
+    places: list[int],
+    tables: tuple[Tensor, Tensor],
+    calls: list[tuple[list[int], tuple[Tensor, Tensor]]],
+) -> Iterator[tuple[str, Tensor]]:
+    """What is turned with something of an earlier call. calls: (positions, tables) of each."""
+    for old, given in calls:
+        if given is tables:
+            told = (
+                f"It was turned as at positions {old}, those of an earlier call. The same tensor "
+                f"`positions` holds {places} now."
+            )
+            yield told, exact_rope(x, torch.tensor(old), *tables)
+        elif old == places:
+            yield (
+                "It was turned by the tables of an earlier call. This call has its own.",
+                exact_rope(x, torch.tensor(places), *given),
+            )
+    angles = torch.atan2(tables[1], tables[0])
+    if not torch.allclose(angles.cos(), tables[0], atol=1e-4):
+        told = "The tables were taken for cosines and sines of angles: they also stretch what they turn."
+        yield told, exact_rope(x, torch.tensor(places), angles.cos(), angles.sin())
 
 
 @task("2.3")
 def test_rotations_leave_nothing_behind(part: ModuleType) -> None:
     """Each step has other positions, and none of them is kept."""
     ops, tables, places = part.TransformerOps(), rotary_tables(FAR, 2), count()
-    note("# a step at each position, one after the other")
+    note("# ops.rope(q, k, torch.tensor([place]), cos, sin) at places 0, 1, 2, ...")
     q, k = full(1, 2, 4), full(1, 1, 4)
     expect_keeps_nothing(lambda: ops.rope(q, k, torch.tensor([next(places)]), *tables), "rope")
 
@@ -279,7 +321,7 @@ def test_masks_of_full_decodes(part: ModuleType) -> None:
 def test_masks_leave_nothing_behind(part: ModuleType) -> None:
     """Each step has other lengths, and none of their masks is kept."""
     ops, lengths = part.TransformerOps(), count(2)
-    note("# a decode of one sequence, step after step")
+    note("# ops.causal_mask(torch.tensor([n]), 1, n, None, torch.float32) for n = 2, 3, 4, ...")
 
     def call() -> Tensor:
         length = next(lengths)
