@@ -308,8 +308,14 @@ def blocks_missed(
             return (
                 f"Blocks of {name} {', '.join(map(str, numbers))} are not looked at. {SOME_BLOCK}"
             )
-    places = " ".join(f"[{i}][{j}]" for i, j in missed)
-    return f"Of these blocks {places} are not looked at. {SOME_BLOCK}"
+    seen = [place for place in touched if place not in missed]
+    if len(seen) < len(missed):
+        return f"Only {_named(seen)} are looked at. {SOME_BLOCK}"
+    return f"Of these {_named(missed)} are not looked at. {SOME_BLOCK}"
+
+
+def _named(places: list[tuple[int, int]]) -> str:
+    return f"blocks {' '.join(f'[{i}][{j}]' for i, j in places)}"
 
 
 @task("15.4")
