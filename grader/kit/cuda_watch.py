@@ -14,6 +14,7 @@ number, for integers). `orders(n)` gives seeds under each of which threads run i
 A fault needs no `watching` to be reported well: the recorder turns any into a `Fault` by `as_fault`.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,9 +25,8 @@ from yaie.cuda.on_cpu import KernelFault, Launch, recording, settings
 
 WHY = {
     "race": (
-        "Nothing orders these two accesses. If both threads mean this element: within a block a barrier "
-        "orders them, __syncthreads(), between the write and whoever reads or overwrites it; between "
-        "blocks only an atomic operation or another launch. If not, one of the two indices is wrong."
+        "Nothing orders blocks but an atomic operation or another launch. If not both threads mean this "
+        "element, one of the two indices is wrong."
     ),
     "uninitialized": (
         "Shared memory starts with no value. What is read must have been written before: by this "
@@ -52,7 +52,6 @@ WHY = {
         "kernel on another stream does not wait for what was launched before it, what comes after does "
         "not wait for the kernel, and a CUDA graph does not record it."
     ),
-    "launch": "CUDA refuses such a launch: at most 1024 threads a block, and no dimension may be 0.",
 }
 
 OUTSIDE = {
@@ -87,7 +86,26 @@ OUTSIDE = {
 """What leads to an access out of bounds, by what the runtime says of the place."""
 
 
-CLAIMS = {"stream": "A launcher launches on the stream that it is given."}
+WITHIN = (
+    "If both threads mean this element, a barrier, __syncthreads(), belongs between {}. If not, one of "
+    "the two indices is wrong."
+)
+"""What orders two accesses of one block."""
+SHAPE = re.compile(r"a (grid|block) of (\d+) x (\d+) x (\d+) .*$", re.S)
+MOST_BLOCKS, MOST_THREADS = (2**31 - 1, 65_535, 65_535), (1024, 1024, 64)
+"""Along x, y and z: of a grid, and of a block, which has 1,024 threads in all."""
+DEEP = (
+    "Along z a block has at most 64 threads, however few it has along x and y: whatever shares a block "
+    "along z, rows or tokens, is no more than that."
+)
+OTHER_BLOCK = re.compile(r", thread \d+ of block")
+FUNCTION = re.compile(r"__(?:device|global)__[^;{}()]*?\b(\w+)\s*\(")
+BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
+
+CLAIMS = {
+    "stream": "A launcher launches on the stream that it is given.",
+    "race": "What one thread writes and another one uses is ordered by a barrier.",
+}
 """What such a fault is about, whichever test it happens in."""
 
 
@@ -109,8 +127,60 @@ def as_fault(fault: KernelFault, where: str) -> Fault:
     """A fault of the runtime together with what usually leads to it, or with what the test says
     (`blamed` in cuda_work.py). where: as a report names it."""
     why = getattr(fault, "blame", "") or WHY.get(fault.kind, "")
+    if (
+        fault.kind == "race"
+        and not hasattr(fault, "blame")
+        and not OTHER_BLOCK.search(fault.message)
+    ):
+        why = WITHIN.format(accesses_of(fault))
     if not why and fault.kind == "out_of_bounds":
         why = next((told for said, told in OUTSIDE.items() if said in fault.message), "")
-    told = Fault(fault.message, why=why, where=where)
-    told.claim = CLAIMS.get(fault.kind, "")
+    message = fault.message
+    if fault.kind == "launch" and (shape := SHAPE.search(message)):
+        if shape[1] == "block" and int(shape[4]) > MOST_THREADS[2]:
+            why = DEEP
+        message = message[: shape.start()] + _told_shape(*shape.groups())
+    told = Fault(message, why=why, where=where)
+    if not hasattr(fault, "blame"):
+        told.claim = CLAIMS.get(fault.kind, "")
     return told
+
+
+def _told_shape(what: str, *sizes: str) -> str:
+    """A grid or a block, and what of it CUDA refuses."""
+    x, y, z = (int(size) for size in sizes)
+    is_grid = what == "grid"
+    found = []
+    for axis, size, most in zip(
+        "xyz", (x, y, z), MOST_BLOCKS if is_grid else MOST_THREADS, strict=True
+    ):
+        if size >= 2**31:
+            found.append(f"{size:,} in {axis} is {size - 2**32:,} if it has a sign")
+        elif size > most or size == 0:
+            found.append(f"in {axis} 1 to {most:,} are possible")
+    if not is_grid and not found:
+        found.append(f"{x * y * z:,} in all, and at most 1,024 are possible")
+    unit = "blocks" if is_grid else "threads"
+    return f"a {what} of {x} x {y} x {z} {unit}: {', '.join(found)}"
+
+
+def accesses_of(fault: KernelFault) -> str:
+    """The two accesses of a race, by the functions that they happen in."""
+    places = [fault.where, fault.other_where]
+    names = [_function_at(fault, place) for place in places]
+    if not all(names) or names[0] == names[1]:
+        return " and ".join(places) if all(places) and places[0] != places[1] else "the two"
+    return " and ".join(f"{name} ({at})" for name, at in zip(names, places, strict=True))
+
+
+def _function_at(fault: KernelFault, place: str) -> str:
+    """The function of the part that has a line: "load_tile" for "tiles.cuh:45"; "" if it is unknown."""
+    name, _, line = place.partition(":")
+    if fault.file is None or not line.isdigit():
+        return ""
+    try:
+        lines = (fault.file.parent / name).read_text("utf-8").splitlines()[: int(line)]
+    except OSError:
+        return ""
+    found = FUNCTION.findall(BOUNDS.sub("", "\n".join(lines)))
+    return found[-1] if found else ""

@@ -23,6 +23,7 @@ from itertools import pairwise
 
 from grader.kit.cuda_watch import watching
 from grader.kit.expect import Mismatch, expect
+from grader.kit.script import note, off_the_record
 from yaie.core.errors import KernelError
 from yaie.cuda.on_cpu import KernelFault, Launch, Traffic, recording, settings
 
@@ -62,6 +63,14 @@ BOUNDS = (
 IN_64_BITS = (
     "{} passes 2**31: make it int64_t first. Neither the number nor the product, nor a variable that "
     "takes it, may be an int."
+)
+CUT_PRODUCT = (
+    "With {0}, a number that fits into an int, it wraps too: it is a product with it that passes 2**31. "
+    "Make a factor int64_t first; a variable that takes the product may be no int either."
+)
+CUT_NUMBER = (
+    "With {0}, a number that fits into an int, it does not wrap: it is the number itself that an int "
+    "holds here. Make it int64_t."
 )
 RETURNED = (
     "launch() returns 0 or an error of CUDA's: the grid is too large, or memory has run out. If the "
@@ -183,12 +192,15 @@ def expect_read_once(work: Work, reads: int, extra: int, what: str) -> None:
 def expect_many_threads(work: Work, moves: int, what: str) -> None:
     """No thread moves more than 128 bytes, and there is more than one block."""
     least = moves // 128
+    if work.threads >= least and work.blocks > 1:
+        return
     blocks = "1 block" if work.blocks == 1 else f"{work.blocks} blocks"
-    expect(
-        work.threads >= least and work.blocks > 1,
-        f"{what}: {blocks} of {work.threads // work.blocks} threads; at least {least} threads in two "
-        "blocks could work at once",
-        why=ONE_BLOCK if work.blocks == 1 else SHARED_WORK,
+    few = f"at least {least:,} threads, one for 8 of {moves // 16:,} pieces of 16 bytes"
+    raise Mismatch(
+        f"{what}: threads",
+        "more than one block" if work.threads >= least else few + ", in several blocks",
+        f"{blocks} of {work.threads // work.blocks} threads",
+        ONE_BLOCK if work.blocks == 1 else SHARED_WORK,
     )
 
 
@@ -221,7 +233,9 @@ def expect_grid_fits(
         expected = f"at most {most * pieces:,}, {most} for each of {pieces:,} pieces of work"
         raise Mismatch(f"{what}: threads", expected, got, _idle(launches, row) or IDLE)
     if 8 * threads < pieces:
-        expected = f"at least {-(-pieces // 8):,}, one for 8 of {pieces:,} pieces of work"
+        expected = (
+            f"at least {-(-pieces // 8):,}: there are {pieces:,} pieces of work, 8 for a thread"
+        )
         is_one = sum(launch.blocks for launch in launches) == 1
         told = ONE_BLOCK if is_one else SHARED_WORK
         why = f"{_in_turn(launches, pieces, parts or {})}{told}"
@@ -273,6 +287,20 @@ def told_grid(launches: Sequence[Launch]) -> str:
     return f"a grid of {' x '.join(map(str, grid))} blocks of {launches[0].threads} threads{rows}"
 
 
+def left_in_a_row(launches: Sequence[Launch], wrong: Sequence[bool], pieces: str) -> str:
+    """The same for the pieces of a row (or block), if it is right up to a multiple of the threads along
+    x, and wrong behind it."""
+    threads = launches[0].grid[0] * launches[0].threads if launches else 0
+    first = list(wrong).index(True) if True in wrong else 0
+    if not first or not threads or not all(wrong[first:]) or first % threads:
+        return ""
+    each = first // threads
+    return (
+        f"Of {len(wrong):,} {pieces} the first {first:,} are right: {each} for each of the {threads:,} "
+        "threads along x. "
+    )
+
+
 def left_over(launches: Sequence[Launch], first: int, pieces: str) -> str:
     """In words, that the grid ends where the pieces begin that were left out; else the grid alone.
 
@@ -319,12 +347,14 @@ def expect_no_wrap(
     where: str,
     product: str = "A slot or block number times a size",
     why: str = "",
+    fitting: tuple[str, Callable[[], object]] | None = None,
 ) -> None:
     """What lies 2**32 units further on is not taken for the beginning of the tensor.
 
     where: the place, which does not exist: a right kernel is stopped there, or leaves it alone.
     unchanged: raises Mismatch if the beginning was used instead. product: what is too large for an int.
-    why: told in place of the sentence on that product.
+    why: told in place of the sentence on that product. fitting: a number that fits into an int, whose
+    product does not, in words, and a call with it: it tells which of the two is cut.
     """
     in_64_bits = why or IN_64_BITS.format(product)
     try:
@@ -338,12 +368,27 @@ def expect_no_wrap(
     try:
         unchanged()
     except Mismatch as found:
+        if fitting:
+            cut = CUT_PRODUCT if _wraps(fitting[1], unchanged) else CUT_NUMBER
+            in_64_bits = cut.format(fitting[0])
         raise Mismatch(
             f"{where}: its address wraps to the beginning ({found.problem})",
             found.expected,
             found.got,
             why=in_64_bits,
         ) from found
+
+
+def _wraps(call: Callable[[], object], unchanged: Callable[[], None]) -> bool:
+    with off_the_record():
+        try:
+            call()
+            unchanged()
+        except KernelFault:
+            return False
+        except Mismatch:
+            return True
+    return False
 
 
 def expect_errors_returned(call: Callable[[], object], what: str) -> None:
@@ -376,7 +421,11 @@ def count_beyond_grid(call: Callable[[int], object], most: int, least: int = 300
 
 def _grids(call: Callable[[int], object], count: int) -> list[tuple[int, int, int]]:
     with settings(dry=True), recording() as launches:
-        call(count)
+        try:
+            call(count)
+        except KernelFault:
+            note(f"# called for {count:,} of them at once")
+            raise
     return [launch.grid for launch in launches]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from grader.kit import Mismatch, examples, expect_equal, note, start_script, task
 from grader.kit.cuda_work import blamed
 from grader.kit.kernels import attention, seen
+from grader.kit.script import off_the_record
 from grader.suites.cuda_flash_attention.bench import (
     F32,
     PAST_THE_LAST,
@@ -19,6 +20,7 @@ from grader.suites.cuda_flash_attention.bench import (
     expect_rounded_once,
     fine_inputs,
     inputs,
+    one_past,
     probe_mask,
     said,
 )
@@ -201,24 +203,28 @@ LONGER = (
     "This span holds all that its tile sees, and more: tiles are computed for nothing. Both ends follow "
     "from the tile's first and last query (or key)."
 )
-SHORTER = (
-    "This span leaves out some of what its tile sees. It must end behind the last key (or query) that "
-    "any row of the tile sees."
-)
+SHORTER = "This span leaves out some of what its tile sees: {0}."
+EXCLUSIVE = "Ends are exclusive: one behind the last {0} that any row of the tile sees."
 SOME_BLOCK = (
-    "A tile may touch several blocks, in both directions: one True among all of them is enough, be it "
-    "the first, the last or one between."
+    "A tile may touch several blocks, in both directions: one True among all of them is enough."
 )
 
 
-def reason_of(got: list[int], right: list[int], size: int, why: str) -> str:
-    """Why a span is not the right one, as far as the two tell. right: [0, 0] if it is empty."""
+def reason_of(got: list[int], right: list[int], size: int, which: str, why: str) -> str:
+    """Why a span is not the right one, as far as the two tell. right: [0, 0] if it is empty. which: it
+    counts, "key" or "query"."""
     begin, end = max(got[0], 0), min(got[1], size)
     if [begin, end] == right or (begin >= end and right == [0, 0]):
         return INSIDE
     if begin <= right[0] and right[1] <= end:
         return LONGER
-    return f"{SHORTER} {why}" if right[0] <= begin and end <= right[1] else why
+    if not (right[0] <= begin and end <= right[1]):
+        return why
+    pieces = [(right[0], min(begin, right[1])), (max(end, right[0]), right[1])]
+    left = [f"{which} {a}" + f" to {b - 1}" * (b - a > 1) for a, b in pieces if b > a]
+    if got == [right[0], right[1] - 1]:
+        why = EXCLUSIVE.format(which)
+    return f"{SHORTER.format(' and '.join(left))} {why}".rstrip()
 
 
 def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules: Any) -> None:
@@ -235,9 +241,9 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
         )
     in_order = {name: rule for name, rule in rules.items() if "block" not in name}
     ranges = seen(tq, tk, **in_order)
-    for name, spans, table in (
-        ("keys_of", key_spans, ranges),
-        ("queries_of", query_spans, ranges.T),
+    for name, which, spans, table in (
+        ("keys_of", "key", key_spans, ranges),
+        ("queries_of", "query", query_spans, ranges.T),
     ):
         for tile, span in enumerate(spans):
             rows = table[tile * size : (tile + 1) * size].any(0).nonzero().flatten().tolist()
@@ -247,7 +253,7 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
                 list(span) if span[0] < span[1] else "none",
                 wanted if rows else "none",
                 f"{name}({first}, {end}) of {tq} queries and {tk} keys, {said(rules)}",
-                why=reason_of(span, wanted, table.shape[1], why),
+                why=reason_of(span, wanted, table.shape[1], which, why),
             )
     blocks: Tensor | None = rules.get("block_mask")
     if blocks is not None:
@@ -259,9 +265,11 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
                 first, other = row * size, column * size
                 touched = bool(wide[first : first + size, other : other + size].any())
                 beyond = first + size > tq or other + size > tk
-                reason = SOME_BLOCK if touched else PAST_THE_LAST if beyond else why
+                reason = PAST_THE_LAST if beyond else why
                 last_row, last_column = min(first + size, tq) - 1, min(other + size, tk) - 1
                 shift = rules["mask_block"]
+                if touched and not any_block[row, column]:
+                    reason = blocks_missed(part, tq, tk, size, row, column, rules)
                 reason = (
                     f"The tile has queries {first} to {last_row} and keys {other} to {last_column}: "
                     f"block rows {first // shift} to {last_row // shift}, columns {other // shift} to "
@@ -276,11 +284,46 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
                 )
 
 
+def blocks_missed(
+    part: ModuleType, tq: int, tk: int, size: int, row: int, column: int, rules: dict[str, Any]
+) -> str:
+    """For which blocks that a tile touches `any_block` is False although they are True, each tried as
+    the only one."""
+    shift = rules["mask_block"]
+    blocks = torch.zeros_like(rules["block_mask"])
+    touched, missed = [], []
+    for i in range(row * size // shift, (min((row + 1) * size, tq) - 1) // shift + 1):
+        for j in range(column * size // shift, (min((column + 1) * size, tk) - 1) // shift + 1):
+            one = blocks.clone()
+            one[i, j] = True
+            with off_the_record():
+                got = probe_mask(part, tq, tk, size, **{**rules, "block_mask": one})[3]
+            touched.append((i, j))
+            missed += [] if got[row, column] else [(i, j)]
+    if not missed or len(missed) == len(touched):
+        return SOME_BLOCK
+    for axis, name in ((0, "row"), (1, "column")):
+        numbers = sorted({place[axis] for place in missed})
+        if missed == [place for place in touched if place[axis] in numbers]:
+            return (
+                f"Blocks of {name} {', '.join(map(str, numbers))} are not looked at. {SOME_BLOCK}"
+            )
+    seen = [place for place in touched if place not in missed]
+    if len(seen) < len(missed):
+        return f"Only {_named(seen)} are looked at. {SOME_BLOCK}"
+    return f"Of these {_named(missed)} are not looked at. {SOME_BLOCK}"
+
+
+def _named(places: list[tuple[int, int]]) -> str:
+    return f"blocks {' '.join(f'[{i}][{j}]' for i, j in places)}"
+
+
 @task("15.4")
 def test_the_causal_mask(part: ModuleType) -> None:
     """A query sees the keys up to its position, tk - tq + j; tiles end where their last query stands."""
+    expect_mask(part, 6, 6, 4, "", causal=True)
     why = "The triangle is aligned to the last key: a prompt's second half sees its first."
-    for tq, tk in ((6, 6), (3, 9), (9, 4)):
+    for tq, tk in ((3, 9), (9, 4)):
         expect_mask(part, tq, tk, 4, why, causal=True)
     expect_mask(part, 3, 5, 4, "Without causality all keys are seen.", causal=False)
 
@@ -374,8 +417,15 @@ def test_masks_in_the_forward_pass(part: ModuleType) -> None:
         )  # fmt: skip
     why = f"{hidden} A block mask is a rule without causality, too."
     mask = blocks_of(".x.x.")
-    for tq, tk in ((8, 75), (16, 80)):  # the second fill their blocks
+
+    def check(tq: int, tk: int) -> None:
         expect_forward(
             part, inputs(1, tq, tk, 1, 1, 16), "a block mask", why, causal=False, block_mask=mask,
             mask_block=16,
         )  # fmt: skip
+
+    start_script()
+    check(8, 75)
+    start_script()
+    with one_past(check, 16, 80):  # these fill their blocks
+        check(16, 80)

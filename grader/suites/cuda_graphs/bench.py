@@ -33,7 +33,11 @@ LEFT = 3
 
 
 class Bench:
-    """machine: of the part, on `device`. Seats begin with a prompt of one token, drawn or not."""
+    """machine: of the part, on `device`. Seats begin with a prompt of one token, drawn or not.
+
+    drawn: the last token of each seat before the step that was carried out last. seats_before: those of
+    the step before it.
+    """
 
     def __init__(self, lengths: Sequence[int] = (1,) * SEATS) -> None:
         start_script()
@@ -44,6 +48,8 @@ class Bench:
         self._order = np.random.default_rng(17).permutation(SEATS * MAX_BLOCKS).tolist()
         self._blocks = np.full(SEATS, 0)
         self._eager = EagerSteps(self.plain)
+        self.drawn, self.seats_before = list[int](), list[int]()
+        self._seats: list[int] = []
         for machine in (self.machine, self.plain):
             machine.last_tokens.copy_(torch.arange(SEATS + 1) * 5 % 31 + 1)
             machine.tables.fill_(LEFT)
@@ -134,7 +140,9 @@ class Bench:
 
     def eager(self, step: StepInput) -> tuple[Tensor, list[int]]:
         """Hidden states and tokens of a step, carried out one call at a time."""
+        self.seats_before, self._seats = self._seats, step.seats.tolist()
         with self.device.aside():
+            self.drawn = self.plain.last_tokens.tolist()
             return self._eager.run(step)
 
     def logits(self, hidden: Tensor) -> Tensor:

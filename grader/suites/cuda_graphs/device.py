@@ -54,12 +54,12 @@ class StandIn:
 
     waited: why the host had to wait for all that was queued, each time. num_queued, num_done: of copies
     and replays. num_recorded: of events. replayed: graphs by number, in the order in which they were
-    recorded. launches: of kernels by themselves. captured: the graphs that hold something, in order.
+    recorded. launched: names of kernels by themselves. captured: graphs that hold something, in order.
     """
 
     def __init__(self) -> None:
         self.where = torch.device("cpu")
-        self.launches = 0
+        self.launched: list[str] = []
         self.waited: list[Wait] = []
         self.replayed: list[int] = []
         self.num_queued = self.num_done = self.num_recorded = 0
@@ -158,6 +158,11 @@ class StandIn:
         return len(self.waited)
 
     @property
+    def launches(self) -> int:
+        """How many kernels were launched by themselves."""
+        return len(self.launched)
+
+    @property
     def replays(self) -> int:
         return len(self.replayed)
 
@@ -223,7 +228,8 @@ class StandIn:
             if self._capture is not None:
                 return self._capture.note(func, args, kwargs, tensors)
             self.idle_queue()
-            self.launches += not name.startswith(("empty", "zeros", "arange"))
+            if not name.startswith(("empty", "zeros", "arange")):
+                self.launched.append(name)
             result = func(*args, **kwargs)
         self.hold(*(x for x in tree_flatten(result)[0] if isinstance(x, Tensor)))
         return result

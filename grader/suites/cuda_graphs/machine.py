@@ -37,6 +37,7 @@ class Machine:
 
     device: None for one whose tensors are the host's. sick: [seats + 1] bool, seats whose rows are not
     finite. seen: numbers of rows that a kernel was run with. host_tables: as control has sent them.
+    computed: the tokens of the last step, by row.
     """
 
     device: StandIn | None = None
@@ -49,6 +50,7 @@ class Machine:
         self.counts = torch.zeros(SEATS + 1, dtype=torch.int64)
         self.sick = torch.zeros(SEATS + 1, dtype=torch.bool)
         self.keys = torch.zeros(TRASH + 1, dtype=torch.int64)
+        self.computed = torch.zeros(64, dtype=torch.int64)
         self.num_known = np.ones(SEATS, dtype=np.int32)
         self.host_tables = np.zeros((SEATS + 1, MAX_BLOCKS), dtype=np.int32)
         self.seen: set[tuple[str, int]] = set()
@@ -63,7 +65,7 @@ class Machine:
         if self.device is not None:
             self.device.hold(self.tables, self.last_tokens, self.counts, self.sick, self.keys)
             self.device.hold(self._places, self._all, self._weights, self._columns, self._ones)
-            self.device.hold(self._mixes, self._rows)
+            self.device.hold(self._mixes, self._rows, self.computed)
 
     def slots(self, step: StepInput) -> Ints:
         columns, offsets = np.divmod(step.positions, BLOCK)
@@ -99,6 +101,7 @@ class Machine:
         keys = (token_ids * 7907 + batch.positions * 131 + 17) * 1009 % PRIME
         slots = torch.where(batch.slot_mapping >= 0, batch.slot_mapping, TRASH)
         self.keys.index_copy_(0, slots, keys)
+        self.computed[:rows].copy_(token_ids)
         # As a kernel finds the sequence of a row and the keys that it sees: from lengths alone.
         begins = batch.query_start_loc.long()
         sequence = torch.searchsorted(begins[1:], self._rows[:rows], right=True)

@@ -161,20 +161,23 @@ SIZES = {ALONE: alone(1, 2, 4), WITH: [Size(4, 8, 3)]}
 def test_steps_that_no_size_holds(part: Any) -> None:
     """A step with more seats, or more tokens of chunks, than any size has rows for is refused."""
     bench = Bench((4, 1, 6))
-    none = "A step that no size holds is launched as it is."
+    none = "A step that no size holds is launched as it is: `takes` is False."
+    full = "A size holds a step that fills all of its rows."
     with bench.running(), lent(part, "17.5"):
         sizes = [*SIZES[ALONE], *SIZES[WITH]]
         runner = part.GraphRunner(bench.machine, bench.device, sizes, records=False)
         for n in (1, 4, 5):
             step = noted(bench, asked(bench, list(range(n))), sizes)
             got = bool(runner.takes(step))
-            expect_equal(got, n <= 4, f"takes(a step of {n} seats), of at most 4", why=none)
+            why = full * (n == 4) if n <= 4 else none
+            expect_equal(got, n <= 4, f"takes(a step of {n} seats), of at most 4", why=why)
         for tokens in (8, 9):
             counts = np.array([1, 1, tokens], np.int32)
             step = noted(bench, asked(bench, [0, 1, 2], num_tokens=counts), sizes)
             got = bool(runner.takes(step))
+            why = full if tokens <= 8 else none
             expect_equal(
-                got, tokens <= 8, f"takes(a chunk of {tokens} tokens), of at most 8", why=none
+                got, tokens <= 8, f"takes(a chunk of {tokens} tokens), of at most 8", why=why
             )
 
 

@@ -55,8 +55,13 @@ ZONES = (
 BEGINS = (
     "Attention counts a chunk's queries from where it begins to where the next one begins. The last "
     "chunk ends at its last token, not at the end of the rows; a chunk of padding begins there and "
-    "has no tokens. A decode of padding has a row of its own."
+    "has no tokens."
 )
+MARKERS = (
+    "{marker} is `~{seat}`: the device has drawn the last token of seat {seat}, and reads it there. The "
+    "marker is sent as it is{zero}."
+)
+ELSEWHERE = "They stand from index {at} of the part on, not from {zone}."
 
 ONCE = "Slots are looked up on the host, in every step: once is enough for all of its tokens."
 WIDE = (
@@ -156,12 +161,16 @@ def expect_filled(parts: Any, size: Size, step: StepInput, machine: Told) -> Non
         if name == "token_ids" and not size.chunks:
             continue  # an empty part
         if size.chunks:
-            zone, why = got[size.decodes :], CHUNK_LENGTH if name == "kv_lens" else ZONES
+            zone = got[size.decodes :]
+            why = why_wrong(name, got, size.decodes, values[n:].tolist()) or CHUNK_LENGTH * (
+                name == "kv_lens"
+            )
             starts = step.starts[n:].tolist()
             if name == "positions" and zone == starts + [0] * (len(zone) - len(starts)):
                 why = POSITIONS
             expect_part(name, "chunk", zone, values[n:].tolist(), padding, why)
-        zone, why = got[: size.decodes], LENGTH if name == "kv_lens" else ZONES
+        zone = got[: size.decodes]
+        why = why_wrong(name, got, 0, values[:n].tolist()) or LENGTH * (name == "kv_lens")
         expect_part(name, "decode", zone, values[:n].tolist(), padding, why)
     expect_begins(parts.begins.tolist(), size, step)
     for name, values, padding in (
@@ -171,6 +180,21 @@ def expect_filled(parts: Any, size: Size, step: StepInput, machine: Told) -> Non
     ):
         got = getattr(parts, name).tolist()
         expect_part(name, "entry", got[:new] + got[new:], values.tolist(), padding, ENTRIES)
+
+
+def why_wrong(name: str, got: list[int], zone: int, values: list[int]) -> str:
+    """What a part shows in place of the values that stand from `zone` on."""
+    count = len(values)
+    found = got[zone : zone + count]
+    wrong = [at for at in range(len(found)) if found[at] != values[at]]
+    if name == "token_ids" and wrong and all(values[at] < 0 for at in wrong):
+        first = wrong[0]
+        zero = ", not as 0" if found[first] == 0 else ""
+        return MARKERS.format(marker=values[first], seat=~values[first], zero=zero)
+    places = [at for at in range(len(got) - count + 1) if got[at : at + count] == values]
+    if count and wrong and len(places) == 1:
+        return f"{ELSEWHERE.format(at=places[0], zone=zone)} {ZONES}"
+    return ""
 
 
 def expect_part(
@@ -198,7 +222,14 @@ def expect_begins(got: list[int], size: Size, step: StepInput) -> None:
     expect_equal(
         got[:first], right[:first], "`begins` of decodes and of the first chunk", why=BEGINS
     )
-    expect_equal(got[first:], right[first:], "`begins` behind the first chunk's", why=BEGINS)
+    gap = size.decodes - step.num_decodes
+    why = BEGINS
+    if gap and got[first:] == [begin - gap for begin in right[first:]]:
+        why = (
+            f"All are {gap} too small: they are counted from the step's {step.num_decodes} decodes "
+            f"on. Chunks begin at row {size.decodes}, `size.decodes`."
+        )
+    expect_equal(got[first:], right[first:], "`begins` behind the first chunk's", why=why)
 
 
 @task("17.2")

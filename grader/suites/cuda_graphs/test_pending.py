@@ -1,5 +1,6 @@
 """Task 17.3: the step on the device, from the token that it drew before to the one that it draws."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,15 +11,12 @@ from torch import Tensor
 
 from grader.kit import expect, expect_equal, task
 from grader.suites.cuda_graphs.bench import Bench, memory_of
+from grader.suites.cuda_graphs.tokens import expect_states
 from grader.suites.cuda_graphs.waited import expect_no_wait
 from solutions.cuda_graphs import Recording
 from yaie.core.contracts.graphs import Size
 from yaie.core.step import StepInput
 
-GATHER = (
-    "Row i computes the token that its seat drew last: `last_tokens` by the seats in the buffer, not "
-    "by row, and not by way of the host."
-)
 SCATTER = (
     "What is drawn becomes the last token of the row's seat, on the device, so that the next step "
     "finds it there."
@@ -35,17 +33,15 @@ SICK = (
 PADDED = (
     "A row of padding computes like any other, for the seat of nobody: no other seat may change."
 )
-FEW = (
-    "Each operation takes the device two microseconds, however little it does, in every step. What was "
-    "uploaded is one array: one conversion gives all of its parts as int64, and a part is a view."
+FEW = "Each operation takes the device two microseconds, however little it does, in every step."
+CONVERTED = (
+    "What was uploaded is one array: one conversion gives all of its parts as int64, and a part is a "
+    "view."
 )
+BY_ROW = "`{name}` runs for each row; one call takes all rows."
 
 
 WHOLE = "Draws are int64, as `sample` gives them: an index of an embedding, and of `last_tokens`."
-SENT = (
-    "With chunks, a token that control has sent is computed as it was sent. `~seat` in its place says "
-    "that the device has drawn it: it is the last token of that seat, also at the beginning of a chunk."
-)
 
 
 def only_with_new_blocks(bench: Bench, step: StepInput, got: Any, hidden: Tensor) -> bool:
@@ -68,11 +64,11 @@ def test_the_token_of_the_seat(part: Any) -> None:
     bench = Bench()
     with bench.running():
         padded = padded_of(part, bench, Size(3))
-        for seats in ((0, 1, 2), (2, 0, 1), (7, 4, 9)):
+        for seats in ((2, 0, 1), (0, 1, 2), (7, 4, 9)):
             step = bench.step(*seats)
             hidden, _ = bench.eager(step)
             bench.upload(padded, Size(3), step)
-            bench.expect_rows(padded.forward(), hidden, "the hidden states", GATHER)
+            expect_states(bench, Size(3), step, padded.forward(), hidden)
             bench.settle()
             with bench.device.aside():
                 bench.machine.last_tokens.copy_(bench.plain.last_tokens)
@@ -106,7 +102,7 @@ def test_new_blocks(part: Any) -> None:
             bench.upload(padded, Size(3), step)
             got = padded.forward()
             why = TABLES * only_with_new_blocks(bench, step, got, hidden)
-            bench.expect_rows(got, hidden, f"the hidden states of step {step.step}", why)
+            expect_states(bench, Size(3), step, got, hidden, why)
             padded.draw(got)
             bench.expect_state(TABLES)
 
@@ -123,7 +119,7 @@ def test_padding_changes_no_seat(part: Any) -> None:
             bench.upload(padded, Size(8), step)
             got = padded.forward()
             n = len(seats)
-            bench.expect_rows(got[:n], hidden, "the hidden states", PADDED)
+            expect_states(bench, Size(8), step, got[:n], hidden, PADDED)
             bench.expect_rows(padded.draw(got)[:n], drawn, "the draws", PADDED)
             bench.expect_state(PADDED)
 
@@ -158,7 +154,7 @@ def test_may_be_captured(part: Any) -> None:
             bench.upload(recording, Size(4), step)
             n = len(seats)
             got = recording.forward()[:n]
-            bench.expect_rows(got, hidden, "the hidden states of a replay", GATHER)
+            expect_states(bench, Size(4), step, got, hidden)
             bench.expect_rows(recording.draw(got)[:n], drawn, "the draws of a replay", SCATTER)
         bench.expect_state(SCATTER, COUNTED)
         # One wait may be the recording's own.
@@ -171,13 +167,10 @@ def chunks_and_check(bench: Bench, carries: Any, size: Size, step: Any) -> None:
     hidden, drawn = bench.eager(step)
     bench.upload(carries, size, step)
     got = carries.forward()
-    n, tokens = step.num_decodes, int(step.num_tokens.sum())
-    bench.expect_rows(got[:n], hidden[:n], "the hidden states of decodes", SENT)
-    chunks = got[size.decodes : size.decodes + tokens - n]
-    bench.expect_rows(chunks, hidden[n:], "the hidden states of chunks", SENT)
+    expect_states(bench, size, step, got, hidden)
     with bench.device.aside():
         states = hidden.clone()
-    expect_equal(bench.draw(step, states), drawn, "draws", why=SENT)
+    expect_equal(bench.draw(step, states), drawn, "draws")
     bench.expect_state(PADDED)
 
 
@@ -234,42 +227,48 @@ def test_few_operations(part: Any) -> None:
     for size, (most_forward, most_draw) in MOST.items():
         bench = Bench((1, 3, 2))
         bench.begin(4, 7)
-        with bench.running() as device, own_operations(bench) as count:
+        with bench.running() as device, own_operations(bench) as names:
             padded = padded_of(part, bench, size)
             step = bench.step(0, 2, chunks={4: 5} if size.chunks else None)
             bench.eager(step)
             bench.upload(padded, size, step)
             bench.settle()
-            before = count()
+            before = len(names())
             hidden = padded.forward()
-            expect_few("forward", size, count() - before, most_forward)
+            expect_few("forward", size, names()[before:], most_forward)
             if not size.chunks:
-                before = count()
+                before = len(names())
                 padded.draw(hidden)
-                expect_few("draw", size, count() - before, most_draw)
+                expect_few("draw", size, names()[before:], most_draw)
             expect_no_wait(device.waited, "in a step")
 
 
-def expect_few(method: str, size: Size, got: int, most: int) -> None:
+def expect_few(method: str, size: Size, names: list[str], most: int) -> None:
+    """names: of the operations on the device."""
+    counts = Counter(name.strip("_") for name in names)
+    texts = [f"{name} {count} times" if count > 1 else name for name, count in counts.most_common()]
+    name, count = counts.most_common(1)[0] if counts else ("", 0)
+    why = CONVERTED if name == "to_copy" else BY_ROW.format(name=name) if count >= size.rows else ""
     expect(
-        got <= most,
-        f"`{method}` of {tuple(size)} has {got} operations of its own; {most} are promised",
-        why=FEW,
+        len(names) <= most,
+        f"`{method}` of {tuple(size)} has {len(names)} operations of its own; {most} are promised: "
+        f"{', '.join(texts)}",
+        why=f"{FEW} {why}".rstrip(),
     )
 
 
 @contextmanager
-def own_operations(bench: Bench) -> Iterator[Callable[[], int]]:
-    """How many operations were put on the device so far, without those of the machine's methods: also of
+def own_operations(bench: Bench) -> Iterator[Callable[[], list[str]]]:
+    """The operations that were put on the device so far, without those of the machine's methods: also of
     methods that a part has looked up once."""
     machine, device = bench.machine, bench.device
-    theirs = [0]
+    theirs: set[int] = set()
 
     def counted(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
             before = device.launches
             result = method(*args)
-            theirs[0] += device.launches - before
+            theirs.update(range(before, device.launches))
             return result
 
         return call
@@ -278,4 +277,4 @@ def own_operations(bench: Bench) -> Iterator[Callable[[], int]]:
         for name in ("hidden", "logits", "sample", "count_draws"):
             method = counted(getattr(machine, name))
             stack.enter_context(patch.object(machine, name, method))
-        yield lambda: device.launches - theirs[0]
+        yield lambda: [name for at, name in enumerate(device.launched) if at not in theirs]

@@ -16,9 +16,9 @@ from yaie.core.step import StepInput
 
 ROWS = "The caller has n requests: rows of padding are no answer to anybody."
 OWN_TOKENS = (
-    "The caller gets the state of each token of the step, in the step's order: the decodes' rows, and "
-    "the chunks' from row `size.decodes` on. Rows of padding, also those between the zones, are not "
-    "among them."
+    "The caller gets the state of each token of the step, and of no other: the decodes' rows, and the "
+    "chunks' from row `size.decodes` on. Rows of padding, also those between the zones, are not among "
+    "them."
 )
 OTHER_MEMORY = (
     "The copy is queued, and reads pinned memory when the device comes to it. Until then that memory "
@@ -64,7 +64,7 @@ def carry_out_chunks(bench: Bench, runner: Any, step: StepInput, why: str = OWN_
     got = runner.forward(step)
     expect_unchanged(step, before, "forward", SENDERS)
     if told := bench.misplaced(step, got, hidden):
-        why = f"{told}{OWN_TOKENS}"
+        why = f"{told}The caller gets the states in the step's order: decodes, then chunks."
     bench.expect_rows(got, hidden, f"the hidden states of step {step.step}", why)
     expect_equal(bench.draw(step, got), drawn, f"the draws of step {step.step}", why=why)
 
@@ -150,6 +150,41 @@ def test_two_steps_in_the_queue(part: Any) -> None:
         bench.expect_state(OTHER_MEMORY)
 
 
+MANY_SIZES = [
+    *alone(1, 2, 4),
+    Size(0, 8, 4),
+    Size(8),
+    Size(4, 8, 4),
+    Size(8, 8, 4),
+    Size(4, 16, 6),
+    Size(8, 16, 6),
+]
+
+
+@task("17.5")
+def test_states_of_the_tokens_of_the_step_alone(part: Any) -> None:
+    """Of a step with chunks `forward` returns the states of its tokens, in their order."""
+    bench = Bench((1, 3, 4))
+    for seat, tokens in ((5, 11), (6, 1), (7, 4)):
+        bench.begin(seat, tokens)
+    with bench.running(), lent(part, "17.5"):
+        runner = runner_of(part, bench, MANY_SIZES)
+        carry_out_chunks(bench, runner, bench.step(0, chunks={5: 5}))
+        carry_out_chunks(bench, runner, bench.step(0, 1, 2, chunks={5: 4, 7: 4}))
+        carry_out_chunks(bench, runner, bench.step(6, chunks={5: 2}))
+        drafts = {1: (3, 1, 2), 7: (0,)}
+        step = bench.step(0, 5, 6, chunks={1: 4, 7: 2}, drafts=drafts)
+        carry_out_chunks(bench, runner, step)
+        bench.expect_state(OWN_TOKENS)
+    bench = Bench((1, 3))
+    bench.begin(4, 9)
+    with bench.running(), lent(part, "17.5"):
+        runner = runner_of(part, bench, [Size(3, 8, 3)])
+        carry_out_chunks(bench, runner, bench.step(chunks={4: 4}))  # no decodes, and room for some
+        carry_out_chunks(bench, runner, bench.step(1, 0, chunks={4: 5}))
+        bench.expect_state(OWN_TOKENS)
+
+
 @task("17.5")
 def test_more_entries_than_rows(part: Any) -> None:
     """More new table entries than rows are entered by `extend_tables`, and the step is right."""
@@ -211,41 +246,6 @@ def test_recorded_when_first_needed(part: Any) -> None:
         expect_equal(
             len(device.captured), 6, "graphs recorded", why="Two for each of the three sizes."
         )
-
-
-MANY_SIZES = [
-    *alone(1, 2, 4),
-    Size(0, 8, 4),
-    Size(8),
-    Size(4, 8, 4),
-    Size(8, 8, 4),
-    Size(4, 16, 6),
-    Size(8, 16, 6),
-]
-
-
-@task("17.5")
-def test_states_of_the_tokens_of_the_step_alone(part: Any) -> None:
-    """Of a step with chunks `forward` returns the states of its tokens, in their order."""
-    bench = Bench((1, 3, 4))
-    for seat, tokens in ((5, 11), (6, 1), (7, 4)):
-        bench.begin(seat, tokens)
-    with bench.running(), lent(part, "17.5"):
-        runner = runner_of(part, bench, MANY_SIZES)
-        carry_out_chunks(bench, runner, bench.step(0, chunks={5: 5}))
-        carry_out_chunks(bench, runner, bench.step(0, 1, 2, chunks={5: 4, 7: 4}))
-        carry_out_chunks(bench, runner, bench.step(6, chunks={5: 2}))
-        drafts = {1: (3, 1, 2), 7: (0,)}
-        step = bench.step(0, 5, 6, chunks={1: 4, 7: 2}, drafts=drafts)
-        carry_out_chunks(bench, runner, step)
-        bench.expect_state(OWN_TOKENS)
-    bench = Bench((1, 3))
-    bench.begin(4, 9)
-    with bench.running(), lent(part, "17.5"):
-        runner = runner_of(part, bench, [Size(3, 8, 3)])
-        carry_out_chunks(bench, runner, bench.step(chunks={4: 4}))  # no decodes, and room for some
-        carry_out_chunks(bench, runner, bench.step(1, 0, chunks={4: 5}))
-        bench.expect_state(OWN_TOKENS)
 
 
 @task("17.5")

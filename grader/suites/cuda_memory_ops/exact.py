@@ -13,8 +13,12 @@ from grader.kit.recomputed import from_element
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 DTYPES = st.sampled_from([F32, F16, BF16])
-EVERY = "The grid covers what it covers; a loop in steps of the whole grid takes over the rest."
+EVERY = "What the grid does not cover is done in a loop, in steps of the whole grid."
 ALIGNED = "A copy is as wide as both addresses and the block's size allow, which may be 2 bytes."
+TAIL = (
+    "A block of {0} bytes was taken for {1} copies of {2} bytes, {3} bytes in all. The width of a copy "
+    "must divide the block's size, too."
+)
 LIMITED = (
     "A grid has at most LARGEST_GRID_YZ blocks in y, and in z (65,535 on a GPU): where there may be "
     "more to do, the launcher takes the smaller of the two, and a loop in the kernel goes on."
@@ -103,6 +107,22 @@ def which(block: Tensor, at: int, known: dict[str, Tensor]) -> str:
 def all_odd(num_blocks: int, size: int, seed: int = 0) -> Tensor:
     """Blocks of `size` numbers of 2 bytes at an address that allows no wider copy."""
     return at_offset(random(num_blocks, 1, size, seed=seed, dtype=BF16), 1)
+
+
+def tail_left(got: Tensor, blocks: Tensor, entries: list[int]) -> str:
+    """Whether these entries [n, numbers] of blocks [m, numbers] are gathered in whole copies alone, the
+    next block beginning where the copies of the last one end."""
+    length = blocks.shape[1] * blocks.itemsize
+    for width in (16, 8, 4):
+        taken = length // width * (width // blocks.itemsize)
+        if taken in (0, blocks.shape[1]):
+            continue
+        flat, out = blocks.flatten(), torch.full_like(got.flatten(), torch.nan)
+        for at, entry in enumerate(entries):
+            out[at * taken : (at + 1) * taken] = flat[entry * taken : (entry + 1) * taken]
+        if torch.equal(out.nan_to_num(99.0), got.flatten().nan_to_num(99.0)):
+            return TAIL.format(length, length // width, width, length // width * width)
+    return ""
 
 
 @st.composite

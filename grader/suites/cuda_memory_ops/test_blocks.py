@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import examples, expect, expect_equal, note, task
+from grader.kit import examples, expect, expect_equal, note, start_script, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -19,6 +19,7 @@ from grader.kit.cuda_work import (
     expect_whole_warps,
     expect_wide,
     launches_of,
+    left_in_a_row,
     left_over,
     work_of,
 )
@@ -35,9 +36,14 @@ from grader.suites.cuda_memory_ops.exact import (
     expect_blocks,
     expect_same,
     memory_of,
+    tail_left,
 )
 
 ORDER = "Entry e of the tables becomes the e-th block of the result, whatever number it has."
+SCATTERED = (
+    "Block e of the pool went to place block_tables[e] of the result. The other way round: place e of "
+    "the result gets block block_tables[e]."
+)
 
 
 def table(*rows: list[int]) -> Tensor:
@@ -53,26 +59,34 @@ def test_gather_follows_the_tables(part: ModuleType) -> None:
     right = blocks[[3, 0, 1, 2]]
     what = "tables (3, 0) and (1, 2) on four blocks of 2 slots"
     expect_equal(list(got.shape), [2, 4, 2], f"the shape of {what}", why=ORDER)
-    expect_blocks(got.view(4, 2, 2), right, what, {"block {}": blocks}, ORDER)
+    scattered = torch.empty_like(blocks).index_copy(0, torch.tensor([3, 0, 1, 2]), blocks)
+    why = SCATTERED if torch.equal(got.view(4, 2, 2), scattered) else ORDER
+    expect_blocks(got.view(4, 2, 2), right, what, {"block {}": blocks}, why)
 
 
 @task("13.2")
 def test_blocks_of_any_size(part: ModuleType) -> None:
-    """A block may be longer than all threads of the grid together, and of any size."""
+    """Blocks of any size are gathered to their end, longer ones than the grid has threads, too."""
     memory, dry = memory_of(part), part.MemoryKernels()
     long = count_beyond_grid(lambda size: dry.gather(all_odd(1, size), table([0])), 2**20, 5000)
     for blocks, why in (
-        (random(2, 1, 1), ALIGNED),
         (random(3, 5, 7), ALIGNED),
+        (random(2, 1, 1), ALIGNED),
         (random(2, 60, 80), EVERY),
         (all_odd(2, long), EVERY),
     ):
-        if why == EVERY:
-            launches = launches_of(lambda blocks=blocks: dry.gather(blocks, table([1, 0])))  # type: ignore[misc]
-            why = left_over(launches, -1, "bytes") + EVERY
+        start_script()
         with poisoned():
             got = memory.gather(blocks, table([1, 0]))
         exact = blocks[[1, 0]].flatten(0, 1)[None]
+        if got.shape == exact.shape and not torch.equal(got, exact):
+            each, right = (x.reshape(2, -1) for x in (got, exact))
+            launches = launches_of(lambda blocks=blocks: dry.gather(blocks, table([1, 0])))  # type: ignore[misc]
+            wrong = (each != right)[0].tolist()
+            reached = left_in_a_row(launches, wrong, "numbers of a block")
+            told = reached or left_over(launches, -1, "bytes")
+            tail = tail_left(each, blocks.reshape(len(blocks), -1), [1, 0])
+            why = tail or (told + EVERY if why == EVERY else ALIGNED)
         expect_same(got, exact, f"gathering blocks of {list(blocks.shape[1:])}", why=why)
 
 
@@ -198,4 +212,6 @@ def test_block_numbers_past_32_bits(part: ModuleType) -> None:
             not any(torch.equal(x[0], blocks[0]) for x in result), "what came out is block 0"
         ),
         "block 2**26, of 64 units of 16 bytes, begins at unit 2**32",
+        why="The number 2**26 fits into an int, and its product with a block's units does not. Make a "
+        "factor int64_t first; a variable that takes the product may be no int either.",
     )

@@ -20,6 +20,7 @@ from grader.kit.cuda_work import (
     expect_wide,
     launches_of,
     left_over,
+    told_grid,
     work_of,
 )
 from grader.kit.kernels import random
@@ -56,11 +57,19 @@ def pairs(*numbers: tuple[int, int]) -> Tensor:
     return torch.tensor(numbers, dtype=torch.int64).reshape(-1, 2)
 
 
-def number_of(pair: tuple[int, int]) -> str:
-    """What is too large for an int in a pair with one block that no pool has."""
-    far = max(pair)
-    whose = "that it reads" if pair[0] == far else "that it writes"
-    return f"The number of the block {whose}, {far}, or that number times a block's size,"
+def cut(pair: tuple[int, int]) -> str:
+    """What is cut to an int in a pair with one block that no pool has. FAR is tried first."""
+    far, which = max(pair), "from" if pair[0] > pair[1] else "to"
+    if far == FAR:
+        return (
+            f"The number of the block ({which}), {far:,}, fits into an int, and its product with a "
+            "block's size does not. Make a factor int64_t first; a variable that takes the product may "
+            "be no int either."
+        )
+    return (
+        f"A smaller number of a block, {FAR:,}, does not wrap: here the number itself ({which}), 2**32 "
+        "+ 2, is held in an int. The numbers of a pair are int64_t."
+    )
 
 
 def neighbours(count: int) -> Tensor:
@@ -93,10 +102,18 @@ def test_every_tensor_gets_its_copies(part: ModuleType) -> None:
     right = [moved(t, t, [(2, 0), (1, 3)]) for t in tensors]
     before = {f"what block {{}} of tensor {i} held": t.clone() for i, t in enumerate(tensors)}
     memory_of(part).copy_blocks(tensors, pairs((2, 0), (1, 3)))
+    held = zip(tensors, before.values(), strict=True)
+    left = [i for i, (got, old) in enumerate(held) if torch.equal(got, old)]
+    launches = launches_of(lambda: part.MemoryKernels().copy_blocks(tensors, pairs((2, 0), (1, 3))))
     for i, (got, exact) in enumerate(zip(tensors, right, strict=True)):
-        is_left = torch.equal(got, before[f"what block {{}} of tensor {i} held"])
-        why = "The pairs are copied in every tensor of the list." if is_left else PAIR
-        expect_blocks(got, exact, f"tensor {i} of 3 after copies 2 to 0 and 1 to 3", before, why)
+        why = PAIR
+        if i in left:
+            names = " and ".join(f"tensors[{each}]" for each in left)
+            why = (
+                f"{names}: as before the call, with {told_grid(launches)}. The pairs are copied in "
+                "every tensor of the list."
+            )
+        expect_blocks(got, exact, f"tensors[{i}] after copies 2 to 0 and 1 to 3", before, why)
 
 
 @task("13.3")
@@ -160,7 +177,7 @@ def test_copies_past_32_bits(part: ModuleType) -> None:
             lambda pair=pair, blocks=blocks: memory.copy_blocks([blocks], pairs(pair)),  # type: ignore[misc]
             lambda blocks=blocks, before=before: expect_same(blocks, before, "the blocks"),  # type: ignore[misc]
             f"copying block {pair[0]} to {pair[1]}, of 1,024 bytes",
-            number_of(pair),
+            why=cut(pair),
         )
 
 
@@ -385,5 +402,5 @@ def test_swaps_past_32_bits(part: ModuleType) -> None:
             lambda pair=pair, target=target: memory.swap_blocks(source, target, pairs(pair)),  # type: ignore[misc]
             lambda target=target, before=before: expect_same(target, before, "the target"),  # type: ignore[misc]
             f"swapping block {pair[0]} to {pair[1]}, of 1,024 bytes",
-            number_of(pair),
+            why=cut(pair),
         )

@@ -3,7 +3,7 @@
 import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -12,9 +12,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import Mismatch, expect, note, start_script, watch
-from grader.kit.cuda_work import PACKED, Work, blamed, launches_of, told_grid
+from grader.kit.cuda_work import (
+    PACKED,
+    Work,
+    blamed,
+    expect_wide,
+    launches_of,
+    told_grid,
+    work_of,
+)
 from grader.kit.kernels import random
-from yaie.cuda.on_cpu import Launch
+from grader.kit.script import off_the_record
+from yaie.cuda.on_cpu import KernelFault, Launch
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 DTYPES = st.sampled_from([F32, F16, BF16])
@@ -83,6 +92,46 @@ def expect_loads_in_packs(work: Work, what: str) -> None:
                     f"{traffic.count} of {traffic.bytes / traffic.count:g}",
                     PACKED,
                 )
+
+
+def expect_packed(
+    work: Work, moves: int, what: str, again: Callable[[], object], sizes: str
+) -> None:
+    """`moves` bytes are stored, in packs. again: a call whose sizes are multiples of 16 as counts of
+    numbers, too; sizes: these, in words."""
+    try:
+        expect_wide(work, moves, what)
+    except Mismatch as error:
+        with off_the_record(), suppress(Exception):
+            other = work_of(again)
+            if other.stores.bytes == 16 * other.stores.count and other.stores.count:
+                error.why = (
+                    f"With {sizes} packs are used. Those are multiples of 16 as counts of numbers, too; "
+                    "here sizes and strides are so in bytes alone, and packs_fit takes bytes."
+                )
+        raise
+
+
+@contextmanager
+def half_told(half: int, d: int, dtype: torch.dtype, larger: Callable[[], None]) -> Iterator[None]:
+    """If a call fails for which only half is no multiple of 16 bytes, and `larger` does not, whose half
+    is one, half is what was not asked about."""
+    size = dtype.itemsize
+    try:
+        yield
+    except (Mismatch, KernelFault) as failure:
+        if half * size % 16 and d * size % 16 == 0:
+            with off_the_record(), suppress(Mismatch, KernelFault):
+                larger()
+                told = (
+                    f"half is {half} here, {half * size} bytes, no multiple of 16; all else is. With "
+                    f"a half of {4 * half} all is right: packs_fit is asked about half, too, in bytes."
+                )
+                if isinstance(failure, KernelFault):
+                    vars(failure)["blame"] = told
+                else:
+                    failure.why = told
+        raise
 
 
 def what_is_left(wrong: Tensor, launches: Sequence[Launch]) -> str:

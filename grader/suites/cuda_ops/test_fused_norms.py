@@ -12,6 +12,7 @@ from grader.kit import (
     expect,
     expect_close,
     expect_equal,
+    note,
     start_script,
     task,
 )
@@ -24,7 +25,6 @@ from grader.kit.cuda_work import (
     expect_no_wrap,
     expect_read_once,
     expect_whole_sectors,
-    expect_wide,
     expect_within_bounds,
     launches_of,
     told_grid,
@@ -39,6 +39,7 @@ from grader.suites.cuda_ops.exact import (
     ROWS_IN_64_BITS,
     begins,
     expect_launched,
+    expect_packed,
     kernels_of,
     laid,
     launch_of,
@@ -48,6 +49,7 @@ from grader.suites.cuda_ops.exact import (
 )
 from grader.suites.cuda_ops.mistakes import counted_squares, fused_kinds
 from grader.suites.cuda_ops.roundings import expect_rounded, fine
+from yaie.cuda.on_cpu import KernelFault
 
 APART = (
     "x and residual are two tensors with a stride each, and x_rows and residual_rows say where their "
@@ -73,6 +75,15 @@ def test_the_sum_goes_to_the_residual(part: ModuleType) -> None:
     what, right = "residual after (1, 3) + (0, 4)", torch.tensor([[1.0, 7.0]])
     expect_near(residual, right, F32, what, why=why, kinds=sums)
     expect_near(x, torch.tensor([[2.0, 1.4]]), F32, "x after it", why=why, kinds=norms)
+    for d in (64, 63):  # with packs, and without: short rows fail here, not where eps is looked at
+        x, residual, weight = (random(1, d, seed=seed) for seed in range(3))
+        normed, total = fused_add_rms_norm(x, residual, weight[0], 0.0)
+        sums, norms = fused_kinds(x, residual, weight[0], 0.0)
+        start_script()
+        fuse(part, x, residual, weight[0], 0.0)
+        expect_near(residual, total, F32, f"the sum of a row of {d}", kinds=sums)
+        why = counted_squares(x, total, weight[0], 0.0)
+        expect_near(x, normed, F32, f"the norm of the sum of a row of {d}", why=why, kinds=norms)
 
 
 @task("14.3")
@@ -123,6 +134,7 @@ def test_fused_rows_of_every_length(part: ModuleType) -> None:
     for d in (1, 33, 72, 100, 200, 264, 1000, 1032, 2100, 4800):  # up to 1, 2 and 4 packs a thread
         x, residual = random(3, d, seed=d), random(3, d, seed=d + 1)
         weight = random(d, seed=d + 2)
+        start_script()
         normed, total = fused_add_rms_norm(x, residual, weight, 1e-5)
         sums, norms = fused_kinds(x, residual, weight, 1e-5)
         fuse(part, x, residual, weight, 1e-5)
@@ -243,7 +255,14 @@ def test_fused_reads_each_input_once(part: ModuleType) -> None:
         expect_equal(
             work.launches, 1, f"launches for {what}", why="Two launches would read the sum again."
         )
-        expect_wide(work, 2 * count * d * 2, what)
+        again = (random(count, 1024, seed=n, dtype=BF16) for n in range(3))
+        expect_packed(
+            work,
+            2 * count * d * 2,
+            what,
+            lambda y=tuple(again): kernels.fused_add_rms_norm(y[0], y[1], y[2][0], 1e-5),  # type: ignore[misc]
+            "rows of 1,024 numbers",
+        )
         expect_read_once(work, 2 * count * d * 2, count * d * 2, what)
         expect_whole_sectors(work, what)
 
@@ -303,9 +322,19 @@ def test_fused_rows_may_begin_beyond_32_bits(part: ModuleType) -> None:
                     raise Mismatch("what lies there was written", "no result", "a sum or a norm")
 
             where = f"row 1 of {name}, of {d} numbers, 2**32 of them behind row 0"
-            why = f"Row 1 begins where row 0 does if that is cut to 32 bits: {where}. {ROWS_IN_64_BITS}"
-            with blamed("race", why):
+            start_script()
+            note(f"# called with 2 rows, and a stride of 2**32 numbers for {name}")
+            try:
                 expect_no_wrap(call, unchanged, where, why=ROWS_IN_64_BITS)
+            except KernelFault as fault:
+                if fault.kind != "race":
+                    raise
+                places = " and ".join(dict.fromkeys((fault.where, fault.other_where)))
+                raise Mismatch(
+                    f"{where}: its address wraps to the beginning, to row 0 (threads of both rows use "
+                    f"the same elements, in {places})",
+                    why=ROWS_IN_64_BITS,
+                ) from fault
 
 
 @task("14.3")

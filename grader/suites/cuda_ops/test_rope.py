@@ -13,7 +13,6 @@ from grader.kit.cuda_work import (
     expect_errors_returned,
     expect_grid_fits,
     expect_whole_sectors,
-    expect_wide,
     launches_of,
     work_of,
 )
@@ -24,7 +23,9 @@ from grader.suites.cuda_ops.exact import (
     ODD,
     expect_launched,
     expect_loads_in_packs,
+    expect_packed,
     expect_two_warps,
+    half_told,
     heads,
     kernels_of,
     laid,
@@ -142,7 +143,13 @@ def test_halves_are_paired(part: ModuleType) -> None:
     """Dimension i turns together with dimension i + half."""
     q = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]] * 2)
     what = "(1, 2, 3, 4), turned by 0 and by 90 degrees"
-    expect_turned(part, q, torch.zeros(2, 1, 4), [0, 1], what, HALVES, *QUARTER)
+
+    def larger() -> None:
+        heads, tables = random(2, 1, 16), rotary_tables(2, 8)
+        expect_turned(part, heads, random(2, 1, 16), [0, 1], "heads of 16", "", *tables)
+
+    with half_told(2, 4, F32, larger):
+        expect_turned(part, q, torch.zeros(2, 1, 4), [0, 1], what, HALVES, *QUARTER)
 
 
 @task("14.5")
@@ -150,10 +157,12 @@ def test_every_pair_is_turned_once(part: ModuleType) -> None:
     """Every head of q and of k is turned once, by the angles of its token's own position."""
     tables = rotary_tables(20, 8)
     for count, kv_heads in ((1, 1), (4, 2), (3, 3), (40, 8), (300, 2)):
+        start_script()
         q, k = random(3, count, 16), random(3, kv_heads, 16, seed=1)
         what = f"3 tokens at positions 17, 2, 9, {count} heads and {kv_heads} key heads of 16"
         expect_turned(part, q, k, [17, 2, 9], what, ONCE, *tables)
     for half, count in ((1100, 1), (65, 12)):  # more pairs than a block has threads
+        start_script()
         q, k = random(2, count, 2 * half), random(2, 1, 2 * half, seed=1)
         what = f"{count} heads of {2 * half}"
         expect_turned(part, q, k, [3, 1], what, ONCE, *rotary_tables(4, half))
@@ -252,14 +261,20 @@ def test_any_rope(part: ModuleType, case: tuple[Tensor, Tensor, Tensor, int]) ->
 def test_rope_is_one_launch_of_packs(part: ModuleType) -> None:
     """q and k in one launch, 16 bytes at a time, each number read and written once."""
     kernels, positions = kernels_of(part), torch.tensor([4, 1, 7, 0])
+
+    def again() -> None:
+        q, k = random(4, 3, 128, dtype=BF16), random(4, 1, 128, seed=1, dtype=BF16)
+        kernels.rope(q, k, positions, *rotary_tables(8, 64))
+
     for half in (56, 32):
+        start_script()
         q, k = random(4, 3, 112, dtype=BF16), random(4, 1, 112, seed=1, dtype=BF16)
         tables = rotary_tables(8, half)
         work = work_of(lambda q=q, k=k, tables=tables: kernels.rope(q, k, positions, *tables))  # type: ignore[misc]
         what = f"rope of 4 tokens of 4 heads of 112, of which {2 * half} dimensions turn"
         one = "A second launch costs what k does."
         expect_equal(work.launches, 1, f"launches for {what}", why=one)
-        expect_wide(work, 4 * 4 * 2 * half * 2, what)
+        expect_packed(work, 4 * 4 * 2 * half * 2, what, again, "heads of 128 and a half of 64")
         expect_whole_sectors(work, what, loads=False)  # angles come from a cache
         expect_loads_in_packs(work, what)
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import examples, expect_close, expect_equal, task
+from grader.kit import Mismatch, examples, expect_close, expect_equal, start_script, task
 from grader.kit.cuda_bounds import bounds_of
 from grader.kit.cuda_work import (
     blamed,
@@ -15,7 +15,6 @@ from grader.kit.cuda_work import (
     expect_grid_fits,
     expect_no_wrap,
     expect_whole_sectors,
-    expect_wide,
     expect_within_bounds,
     launches_of,
     work_of,
@@ -27,6 +26,8 @@ from grader.suites.cuda_ops.exact import (
     ODD,
     expect_launched,
     expect_loads_in_packs,
+    expect_packed,
+    half_told,
     heads,
     kernels_of,
     laid,
@@ -82,10 +83,11 @@ def test_a_negative_slot_stores_nothing(part: ModuleType) -> None:
     """A token with a negative slot leaves no trace in the pool, but its q is turned."""
     q, k, v = random(3, 4, 16), random(3, 2, 16, seed=1), random(3, 2, 16, seed=2)
     why = (
-        "Padding of a captured batch has a negative slot, -1 or any other, and slot 0 is a slot. The "
+        "Padding of a captured batch has a negative slot, -1 or any other: nothing of it is stored. The "
         "query of padding is computed as any other."
     )
     stored(part, q, k, v, 8, [-1, 3, -3], "storing 3 tokens in slots -1, 3, -3", why)
+    start_script()
     stored(part, q, k, v, 8, [-1, 0, -3], "storing 3 tokens in slots -1, 0, -3", why)
 
 
@@ -113,7 +115,14 @@ def test_many_tokens_are_stored(part: ModuleType) -> None:
             "The last block may have room for tokens that do not exist, and every token has a turn."
         )
         slots = list(reversed(range(tokens)))
-        stored(part, q, k, v, 2, slots, f"storing {tokens} tokens", why)
+        start_script()
+
+        def larger(tokens: int = tokens, slots: list[int] = slots) -> None:
+            q, k, v = (random(tokens, 1, 16, seed=seed) for seed in range(3))
+            stored(part, q, k, v, 8, slots, f"storing {tokens} tokens", "")
+
+        with half_told(2, 4, F32, larger):
+            stored(part, q, k, v, 2, slots, f"storing {tokens} tokens", why)
 
 
 @task("14.6")
@@ -176,7 +185,14 @@ def test_rope_and_store_is_one_launch_of_packs(part: ModuleType) -> None:
     """One launch, 16 bytes at a time: q, k and v are read once, q and the pool written once."""
     kernels, positions = kernels_of(part), torch.tensor([4, 1, 7, 0])
     slots = torch.tensor([6, 0, 3, 1])
+
+    def again() -> None:
+        q, k, v = (random(4, n, 128, seed=n, dtype=BF16) for n in (3, 1, 1))
+        pool = (torch.zeros(2, 4, 1, 128, dtype=BF16) for _ in range(2))
+        kernels.rope_and_store(q, k, v, positions, *rotary_tables(8, 64), *pool, slots)
+
     for half in (56, 32):
+        start_script()
         q, k, v = (random(4, n, 112, seed=n, dtype=BF16) for n in (3, 1, 1))
         pool = torch.zeros(2, 4, 1, 112, dtype=BF16), torch.zeros(2, 4, 1, 112, dtype=BF16)
         given = q, k, v, positions, *rotary_tables(8, half), *pool, slots
@@ -187,7 +203,9 @@ def test_rope_and_store_is_one_launch_of_packs(part: ModuleType) -> None:
         )
         one = "One launch in place of three."
         expect_equal(work.launches, 1, f"launches for {what}", why=one)
-        expect_wide(work, 4 * (3 * 2 * half + 2 * 112) * 2, what)
+        expect_packed(
+            work, 4 * (3 * 2 * half + 2 * 112) * 2, what, again, "heads of 128 and a half of 64"
+        )
         expect_whole_sectors(work, what, loads=False)  # angles come from a cache
         expect_loads_in_packs(work, what)
 
@@ -211,12 +229,20 @@ def test_slots_past_32_bits(part: ModuleType) -> None:
     """Where a slot begins is computed in 64 bits."""
     q, k, v = (random(1, 1, 64, seed=n, dtype=BF16) for n in (0, 1, 2))
     keys, values = torch.zeros(2, 2, 1, 64, dtype=BF16), torch.zeros(2, 2, 1, 64, dtype=BF16)
-    kernels, tables = kernels_of(part), rotary_tables(8, 32)
-    slots, at = torch.tensor([2**32]), torch.tensor([3])
+    kernels, tables, at = kernels_of(part), rotary_tables(8, 32), torch.tensor([3])
+
+    def store(slot: int) -> None:
+        kernels.rope_and_store(q, k, v, at, *tables, keys, values, torch.tensor([slot]))
+
+    def unchanged() -> None:
+        if bool(keys.any() or values.any()):
+            raise Mismatch("slot 0 of the pool was written", "nothing written", "the token's row")
+
     expect_no_wrap(
-        lambda: kernels.rope_and_store(q, k, v, at, *tables, keys, values, slots),
-        lambda: expect_equal(bool(keys.any()), False, "whether slot 2**32 is written to the pool"),
+        lambda: store(2**32),
+        unchanged,
         "slot 2**32, with 64 numbers a slot",
+        fitting=("slot 2**28", lambda: store(2**28)),
     )
 
 

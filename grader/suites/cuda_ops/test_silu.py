@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from grader.kit import Mismatch, examples, task
+from grader.kit import Mismatch, examples, start_script, task
 from grader.kit.cuda_work import (
     blamed,
     count_beyond_grid,
@@ -15,7 +15,6 @@ from grader.kit.cuda_work import (
     expect_no_wrap,
     expect_whole_sectors,
     expect_whole_warps,
-    expect_wide,
     launches_of,
     left_over,
     work_of,
@@ -30,6 +29,7 @@ from grader.suites.cuda_ops.exact import (
     ODD,
     ROWS_IN_64_BITS,
     begins,
+    expect_packed,
     kernels_of,
     laid,
     launch_of,
@@ -71,6 +71,7 @@ def test_rows_longer_than_a_block(part: ModuleType) -> None:
     """Rows longer than a block of threads, and rows that end within a pack, are done to their end."""
     kernels = kernels_of(part)
     for d in (1, 12, 260, 1030, 2100):
+        start_script()
         x = random(2, 2 * d, seed=d)
         why = "The last block of a row has threads to spare, and they belong to no other row."
         with poisoned():
@@ -109,6 +110,7 @@ def test_any_number_of_rows(part: ModuleType) -> None:
     """Every row is done, also where there are more rows than a grid has blocks in y."""
     kernels = kernels_of(part)
     for d, kind in ((4, "packs"), (1, "numbers, one at a time")):
+        start_script()
         with blamed("launch", LIMITED):
             count = count_beyond_grid(
                 lambda count, d=d: part.LayerKernels().silu_mul(torch.zeros(count, 2 * d)),  # type: ignore[misc]
@@ -143,7 +145,9 @@ def test_silu_mul_moves_packs(part: ModuleType) -> None:
     """16 bytes at a time, neighbours by neighbours."""
     kernels, x = kernels_of(part), random(4, 1040, dtype=BF16)
     work = work_of(lambda: kernels.silu_mul(x))
-    expect_wide(work, 4 * 1040, "silu_mul of 4 rows of 2 x 520")
+    again, sizes = random(4, 2048, dtype=BF16), "rows of 2 x 1,024"
+    what = "silu_mul of 4 rows of 2 x 520"
+    expect_packed(work, 4 * 1040, what, lambda: kernels.silu_mul(again), sizes)
     expect_whole_sectors(work, "silu_mul of 4 rows of 2 x 520")
 
 

@@ -2,16 +2,19 @@
 
 import math
 from types import ModuleType
+from typing import Any
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import Mismatch, examples, expect_equal, task
+from grader.kit import Mismatch, examples, expect_equal, start_script, task
 from grader.kit.cuda_work import blamed
 from grader.kit.kernels import expect_near, paged_decode, paged_pool
+from grader.kit.script import off_the_record
 from grader.suites.cuda_paged_attention.bench import (
     F32,
+    everywhere,
     expect_decode,
     joined,
     marked,
@@ -58,6 +61,22 @@ def test_keys_before_the_window_are_not_read(part: ModuleType) -> None:
     expect_decode(part, queries(2, 4, 16), pool, windowed, what, why, exact=exact)
 
 
+def not_capped(weight: float, score: float, passed: list[float]) -> str:
+    """Whether this score alone stands as it is, after others that were capped."""
+    if not passed or abs(1 / (1 + math.exp(-score)) - weight) > 1e-4:
+        return ""
+    kind = (
+        "negative"
+        if score < 0 < min(passed)
+        else "small"
+        if 0 < score < min(map(abs, passed))
+        else ""
+    )
+    others = ", ".join(f"{one:g}" for one in dict.fromkeys(passed))
+    every = f"Every score goes through tanh, {kind} ones too." if kind else ""
+    return f"Score {score:g} was not capped, and {others} were. {every}".rstrip()
+
+
 def of_score(weight: float) -> str:
     """Which score beside 0 weighs so much."""
     return f", that of {math.log(weight / (1 - weight)):.4f} beside 0" if 0 < weight < 1 else ""
@@ -89,6 +108,7 @@ def of_the_cap(weight: float, softcap: float, score: float) -> str:
 @task("16.2")
 def test_a_softcap_bounds_the_scores(part: ModuleType) -> None:
     """A scaled score s becomes softcap * tanh(s / softcap)."""
+    passed: list[float] = []
     for softcap, score, right in (
         (2.0, 10.0, 0.8807780),
         (2.0, 1.0, 0.7159041),
@@ -102,16 +122,20 @@ def test_a_softcap_bounds_the_scores(part: ModuleType) -> None:
             pool.key_blocks[slot(pool, 0, position)] = score / 4 * (position % 2)
             pool.value_blocks[slot(pool, 0, position)] = position % 2
         spec = spec_of(16, softcap=softcap)
+        start_script()
         found = run_parts(part, torch.ones(1, 1, 16), pool, spec, 1, 256)
         weight = float(joined(found, [1])[0, 0, 0])
         if abs(weight - right) < 1e-4:
+            passed.append(score)
             continue
         overflow = "e^1000 is infinite, and infinity by infinity is NaN; tanh(500) is 1."
         raise Mismatch(
             f"at softcap {softcap:g}, the weight of score {score:g} beside score 0",
             f"{right:.4f}, that of {softcap:g} * tanh({score:g} / {softcap:g}) beside 0",
             f"{weight:.4f}{of_score(weight)}",
-            overflow if math.isnan(weight) and score > 500 else of_the_cap(weight, softcap, score),
+            overflow
+            if math.isnan(weight) and score > 500
+            else not_capped(weight, score, passed) or of_the_cap(weight, softcap, score),
         )
 
 
@@ -128,17 +152,35 @@ def test_a_softcap_lets_no_missing_key_in(part: ModuleType) -> None:
     expect_decode(part, queries(1, 1, 16), pool, spec, what, why, exact=exact)
 
 
+def counted(found: Any) -> list[int]:
+    """How many keys the parts of the first head have by their weights, of scores that are all 0."""
+    top, total = found.stats[0, 0].double().unbind(-1)
+    weights = (total * top.exp()).nan_to_num(-1.0)
+    return [round(float(weight)) for weight in weights]
+
+
 @task("16.3")
 def test_a_part_has_its_own_keys(part: ModuleType) -> None:
     """Part i holds the visible keys first + i * keys_per_part up to the next part, or to the end."""
     pool = marked([11], dim=16)
     found = run_parts(part, queries(1, 1, 16), pool, spec_of(16), 3, 4)
     each = (found.acc[0, 0, :, 0] / found.stats[0, 0, :, 1]).tolist()
+    counts = counted(found)
+    if -1 in counts:  # with keys of 0 in all other slots, too, those past the end count
+        with off_the_record():
+            full = everywhere(marked([11], dim=16))
+            counts = counted(run_parts(part, queries(1, 1, 16), full, spec_of(16), 3, 4))
+    why = "Keys 0-3, 4-7, 8-10: every key is in one part, and none is past the end."
+    if counts != [4, 4, 3]:
+        numbers = ", ".join(map(str, counts))
+        why = f"The weights of the parts add up to {numbers} keys, and the parts have 4, 4 and 3. {why}"
+    if counts == [4, 4, 4]:
+        why = "The last part has the weight of 4 keys, and 3 are left, 8 to 10: it ends at seq_len."
     expect_equal(
         [round(mean, 3) for mean in each],
         [1.5, 5.5, 9.0],
         "the mean values of 3 parts of 4 keys, of 11 keys with values 0, 1, 2, ...",
-        why="Keys 0-3, 4-7, 8-10. Every key is in one part, and none is past the end.",
+        why=why,
     )
 
 
