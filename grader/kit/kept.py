@@ -150,9 +150,8 @@ def with_cause(why: str, cause: str) -> str:
     if why.endswith((BUFFER, HISTORY)):
         return f"{why} Here it is kept in {cause}."
     return (
-        f"The cause is what stays in {cause} from call to call. This test passes if that is put back "
-        "before each call to what it was after the import. So an earlier call decides what this one "
-        "gives, perhaps one of another test."
+        f"An earlier call decides what this one gives, perhaps one of another test: what it has left in "
+        f"{cause} is still there. This test passes if that is reset before each call."
     )
 
 

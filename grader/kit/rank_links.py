@@ -7,6 +7,7 @@ then nonsense stands in its place. Links in real life are kinder, most of the ti
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,21 +39,52 @@ class Channel:
 
 
 class Channels(defaultdict[tuple[int, int], Channel]):
-    """All channels of a run, by (from, to)."""
+    """All channels of a run, by (from, to). ended: ranks whose work is done."""
 
     def __init__(self) -> None:
         super().__init__(Channel)
+        self.ended: set[int] = set()
 
     def expect_over(self, rank: int) -> None:
-        """That a rank has waited for all that it began. Raises Mismatch."""
+        """That a rank has waited for all that it began, and no rank asks it for more than it has sent.
+        Raises Mismatch."""
+        self.ended.add(rank)
         for (source, to), channel in self.items():
+            if {source, to} <= self.ended:
+                _expect_enough(channel, source, to)
             mine = [(m, f"sending to rank {to}") for m in channel.sends if source == rank]
-            mine += [(m, f"receiving from rank {source}") for m in channel.receives if to == rank]
+            # What has not been sent may still be: that is known when its rank ends.
+            came = channel.receives[: len(channel.sends)]
+            mine += [(m, f"receiving from rank {source}") for m in came if to == rank]
             for message, what in mine:
                 if not message.is_over:
                     problem = f"rank {rank} has returned without waiting for a transfer: {what}"
                     why = "Until `wait` has returned the tensor is still on its way."
                     raise Fault(problem, why=why, where=message.line)
+
+    def why_stuck(self, size: int) -> str:
+        """That each rank receives from the one that it sends to, if no rank can go on for that."""
+        sent = {
+            ends for ends, channel in self.items() if len(channel.sends) > len(channel.receives)
+        }
+        asked = {
+            ends for ends, channel in self.items() if len(channel.sends) < len(channel.receives)
+        }
+        if len(sent) != size or sent != {(to, source) for source, to in asked}:
+            return ""
+        to = dict(sent)
+        return (
+            f"Rank 0 sends to rank {to[0]} and waits for rank {to[0]}, which sends to rank {to[to[0]]}: "
+            "a rank receives from the one that sends to it."
+        )
+
+
+def _expect_enough(channel: Channel, source: int, to: int) -> None:
+    """Of two ranks that have ended: that one has not asked for more than the other has sent."""
+    sends, receives = len(channel.sends), len(channel.receives)
+    if receives > sends:
+        problem = f"rank {to} asks rank {source} for {receives} tensors, and it sends {sends}"
+        raise Fault(problem, where=channel.receives[sends].line)
 
 
 class SimLink:
@@ -163,4 +195,5 @@ def run_on(
     note(f"# {size} ranks" if size > 1 else "# 1 rank")
     ranks, channels = Ranks(part, size, order), Channels()
     ranks.at_end = channels.expect_over
+    ranks.why_stuck = partial(channels.why_stuck, size)
     return ranks.run(lambda rank: work(SimLink(ranks, channels, rank))), ranks

@@ -80,7 +80,7 @@ class Ranks:
 
     order: which rank runs first if several can. sent: bytes that each rank has sent. log: what each rank
     did, in order, as its link and its work write it down. at_end: called in a rank's thread when its
-    work is done, and raises Mismatch if that left something undone.
+    work is done, and raises Mismatch if that left something undone. why_stuck: what explains a deadlock.
     """
 
     def __init__(self, part: Any, size: int, order: Sequence[int] = ()) -> None:
@@ -88,6 +88,7 @@ class Ranks:
         self.sent = [0] * size
         self.log: list[list[Any]] = [[] for _ in range(size)]
         self.at_end: Callable[[int], None] = lambda rank: None
+        self.why_stuck: Callable[[], str] = lambda: ""
         self._order = list(order) or list(range(size))
         self._home = str(Path(getattr(part, "__file__", None) or ".").parent) + os.sep
         self._ranks: list[_Rank] = []
@@ -188,7 +189,7 @@ class Ranks:
         waiting = [rank.waits for rank in self._ranks if rank.waits is not None]
         lines = [f"rank {number} {rank}" for number, rank in enumerate(self._ranks)]
         for_sends = sum("to receive" in line for line in lines)
-        why = BLOCKING if for_sends == self.size else ""
+        why = BLOCKING if for_sends == self.size else self.why_stuck()
         why = SAME_CALLS if any("waits in" in line for line in lines) else why
         first = waiting[0]
         where = f"{first.where}\n    {first.source}" if first.where else ""

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, ModuleType
@@ -128,6 +128,11 @@ class Made:
         self._there = there
         if (now := sum(size for _, size, _ in there.values())) > self.peak:
             self.peak, self.at_peak = now, [made for _, _, made in there.values()]
+
+    def lines_of(self, fits: Callable[[tuple[int, ...]], bool]) -> list[tuple[str, str]]:
+        """(operation, the part's line) of each tensor whose shape fits."""
+        found = zip(self.results, self._lines, strict=True)
+        return [(name, line) for (name, shape, _), line in found if fits(shape)]
 
     def left(self) -> list[tuple[int, tuple[str, str]]]:
         """(bytes, as at_peak) of the tensors that are still there."""

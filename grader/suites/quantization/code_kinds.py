@@ -13,7 +13,10 @@ MOST_TIES = 0.002
 CUT = "A weight takes the nearest code. These are cut off, towards 0 or downwards."
 OTHER_DTYPE = "These are the codes for the scale rounded to {}, which is another number."
 WRAPPED = "These are codes beyond the range of an int8, which begins again at the other end."
-RIGHT_STORED = "Codes and scales are stored as they must be. They are read, or multiplied, wrongly"
+OVER_128 = (
+    "The scale is the largest weight over 128. It is over 127: a symmetric row has no code -128."
+)
+RIGHT_STORED = "Codes and scales are stored as they must be. gather gives other numbers"
 AS_HALF = ": what comes back is codes times the scale rounded to float16."
 OF_OTHERS = ": what comes back is codes times the scales of {}."
 
@@ -65,7 +68,10 @@ def _codes_of(
         yield CUT, ends(cut(steps(scales)) + zeros)
         yield CUT, ends(cut(steps(scales) + zeros))
     codes = (steps(scales).round() + zeros).long()
-    yield WRAPPED, ((codes + 128) % 256 - 128).double()
+    if bool(((codes < -128) | (codes > 127)).any()):
+        yield WRAPPED, ((codes + 128) % 256 - 128).double()
+    if lowest == -127 and torch.allclose(scales, widest / 128, rtol=1e-3, atol=0):
+        yield OVER_128, codes.clamp(-128, 127).double()
 
 
 def why_back(

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from grader.kit import examples, expect, expect_close, expect_equal, task, watch
+from grader.kit import examples, expect, expect_close, expect_equal, start_script, task, watch
+from grader.kit.expect import claiming
+from grader.kit.mistakes import told_by
 from grader.suites.quantization.bench import making
 from solutions import quantization as reference
 
@@ -81,23 +83,41 @@ def test_sequences_are_inputs_one_by_one(part: ModuleType) -> None:
 
 @task("19.4")
 def test_a_factor_by_hand(part: ModuleType) -> None:
-    """Of [[1, 0], [0, 4]] without damping it is [[1, 0], [0, 1 / 2]]."""
+    """Without damping it is [[1, 0], [0, 1 / 2]] of [[1, 0], [0, 4]], and [[1, -1], [0, 1]] of
+    [[2, 1], [1, 1]]."""
     gptq = watch(part.Gptq(reference.Int4()), "gptq")
     got = gptq.factor(torch.tensor([[1.0, 0.0], [0.0, 4.0]]), damping=0.0)
     expect_close(got, torch.tensor([[1.0, 0.0], [0.0, 0.5]]), "the factor", why=INVERSE)
     # The inverse of [[2, 1], [1, 1]] is [[1, -1], [-1, 2]] = U^T U with U = [[1, -1], [0, 1]].
+    start_script()
     got = gptq.factor(torch.tensor([[2.0, 1.0], [1.0, 1.0]]), damping=0.0)
-    why = f"{INVERSE} The lower factor, turned around, is another matrix."
-    expect_close(got, torch.tensor([[1.0, -1.0], [0.0, 1.0]]), "the factor", atol=1e-5, why=why)
+    half = 0.5**0.5
+    gives = {
+        f"{INVERSE} Here U U^T is: this is a lower factor, turned around.": torch.tensor(
+            [[half, -half], [0.0, 2 * half]]
+        ),
+        f"{INVERSE} Here it is H itself.": torch.tensor([[2 * half, half], [0.0, half]]),
+    }
+    what = "the factor of [[2, 1], [1, 1]]"
+    right = torch.tensor([[1.0, -1.0], [0.0, 1.0]])
+    expect_close(got, right, what, atol=1e-5, why=told_by(got, gives) or INVERSE)
 
 
 @task("19.4")
 def test_damping(part: ModuleType) -> None:
     """Damping adds its share of the mean diagonal entry to each, so that one input is enough."""
     gptq = watch(part.Gptq(reference.Int4()), "gptq")
-    got = gptq.factor(torch.tensor([[3.0, 0.0], [0.0, 1.0]]), damping=0.5)
+    hessian, kept = (torch.tensor([[3.0, 0.0], [0.0, 1.0]]) for _ in range(2))
+    got = gptq.factor(hessian, damping=0.5)
     right = torch.tensor([[0.5, 0.0], [0.0, 2**-0.5]])
     expect_close(got, right, "the factor of diag(3, 1), damped by half of 2", why=DAMPED)
+    with claiming("factor leaves the Hessian that it is given as it was."):
+        added = {
+            "The damping was added to the tensor that was given.": torch.diag(
+                right.diagonal() ** -2
+            )
+        }
+        expect_close(hessian, kept, "the Hessian afterwards", why=told_by(hessian, added))
     hessian = hessian_of(drawn(1, 6))
     got = gptq.factor(hessian.clone())
     expect(bool(got.isfinite().all()), "the factor of a single input is not finite", why=DAMPED)

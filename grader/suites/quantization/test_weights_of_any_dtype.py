@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.kit import expect, expect_close, expect_equal, task, watch
+from grader.kit import expect, expect_close, expect_equal, note, start_script, task, watch
 from grader.suites.quantization.bench import expect_nearest, packed, weights
 from grader.suites.quantization.test_int4 import DENSE
 from grader.suites.quantization.test_int8 import grid
@@ -106,8 +106,10 @@ def test_groups_of_large_weights_in_float16(part: ModuleType) -> None:
     """Weights in float16 are rounded as the same numbers in float32 are, up to the largest."""
     weight = torch.full((8, 8), 1000.0).half()
     weight[:, 0], weight[:, 1] = -40000.0, 40000.0
-    codec = watch(part.Int4(), "int4")
     for symmetric in (True, False):
+        start_script()
+        note("# each row of the weight is -40000, 40000 and six times 1000")
+        codec = watch(part.Int4(), "int4")
         scales, _ = codec.grid(weight, symmetric=symmetric)
         right = torch.full((8,), 80000.0 / 15).half()
         expect_close(scales, right, "scales of -40000 to 40000", rtol=2e-3, why=WIDE)

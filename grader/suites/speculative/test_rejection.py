@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from grader.kit import Mismatch, examples, expect, expect_equal, note, start_script, task
 from grader.kit.apart import expect_unchanged
+from grader.kit.expect import claiming
 from grader.kit.session import SESSION
 from grader.suites.speculative.drawn_kinds import (
     Drawn,
@@ -85,8 +86,11 @@ def residual(part: Any, target: Probs, draft: Probs) -> Probs:
     one, other = target.copy(), draft.copy()
     with np.errstate(all="ignore"):
         got: Probs = part.residual(one, other)
-    untouched = bool((one == target).all() and (other == draft).all())
-    expect(untouched, "an argument of residual was changed", why=ARGUMENTS)
+    with claiming("residual changes neither of its arguments."):
+        for name, given, now in (("target", target, one), ("draft", draft, other)):
+            what = f"`{name}` after the call"
+            expect_equal(now.round(12).tolist(), given.round(12).tolist(), what, why=ARGUMENTS)
+            expect(bool((now == given).all()), f"{what} has changed", why=ARGUMENTS)
     return np.asarray(got, dtype=np.float64)
 
 
@@ -260,7 +264,8 @@ def expect_place_drawn(drawn: Drawn, place: int) -> None:
     if problem := wrongly_accepted(drawn, place):
         is_same_number = place == 1 and is_one_number(drawn)
         why = EACH if is_same_number else STARTS if place == 0 else ""
-        raise Mismatch(problem, why=why)
+        with claiming("A draft is accepted with probability min(1, p / q)."):
+            raise Mismatch(problem, why=why)
     replaced = drawn.replacements(place)
     wanted = reference.residual(row, drawn.draft[place])
     if chance(replaced, wanted) > SURELY_NOT:

@@ -37,10 +37,14 @@ BACK = (
 BEHIND = (
     "Row i + 1 says what may come behind draft i, so it is filled when that draft was accepted."
 )
-OPEN = (
-    "Behind a draft that may not come no draw counts. All bits of all these rows are set: there is "
-    "nothing to choose from a row without any."
+OPEN = "Behind a draft that may not come no draw counts: all bits of all these rows are set."
+AS_BEFORE = "Row {} is as it was before the call: nothing was written to it."
+IN_ONE_PIECE = (
+    " With rows that lie one behind the other in memory all is right. Here there is a gap between two "
+    "rows, and NumPy's reshape of such rows is a copy."
 )
+BEFORE = 0x5A
+"""What the bytes of the rows hold before."""
 ASKED = "Whether a draft may come is in the row before it; `accept` is given those alone that may."
 DEAR = (
     "A mask is computed for the whole vocabulary. Each row is filled once, and each draft accepted "
@@ -182,17 +186,23 @@ def expect_tokens(row: Any, right: Any, what: str, why: str) -> None:
 
     def told(row: Any) -> str:
         bits = np.unpackbits(np.asarray(row, np.uint8), bitorder="little")
-        return "all, as no sample counts there" if bits.all() else show(bits.nonzero()[0].tolist())
+        return "all of them" if bits.all() else show(bits.nonzero()[0].tolist())
 
     raise Mismatch(f"{what}: not as expected", told(right), told(row), why)
 
 
-def check_masks(part: Any, drafts: list[int], before: tuple[int, ...] = ()) -> None:
+def _standing(before: tuple[int, ...]) -> Place:
+    """A grammar that has accepted these tokens."""
     place = Place(FOLLOW)
     for token in before:
         place.accept(token)
+    return place
+
+
+def check_masks(part: Any, drafts: list[int], before: tuple[int, ...] = ()) -> None:
+    place = _standing(before)
     stood = list(place.stack)
-    wide = np.full((len(drafts) + 1, 3), 0x5A, np.uint8)  # of which the rows are a view
+    wide = np.full((len(drafts) + 1, 3), BEFORE, np.uint8)  # of which the rows are a view
     rows = wide[:, :2]
     place.num_asked = 0
     wanted, at, dead = [place.row(stood[-1])], stood[-1], False
@@ -213,9 +223,14 @@ def check_masks(part: Any, drafts: list[int], before: tuple[int, ...] = ()) -> N
     got = [[int(byte) for byte in row] for row in rows]
     for number, (row, right) in enumerate(zip(got, wanted, strict=True)):
         why = OPEN if right == [255, 255] else BIT if row == [255, 255] else BEHIND
+        if row != right and row == [BEFORE] * 2:
+            packed = np.full((len(drafts) + 1, 2), BEFORE, np.uint8)
+            part.masks_ahead(_standing(before), list(drafts), packed)
+            is_gap = packed.tolist() == wanted
+            why = AS_BEFORE.format(number) + (IN_ONE_PIECE if is_gap else f" {why}")
         what = f"the tokens of row {number} with the drafts {drafts}"
         expect_tokens(row, right, what, why)
-    expect_equal(wide[:, 2].tolist(), [0x5A] * len(wide), "the bytes behind the rows")
+    expect_equal(wide[:, 2].tolist(), [BEFORE] * len(wide), "the bytes behind the rows")
     if place.num_filled > len(rows) or place.num_asked > len(drafts):
         raise Mismatch(
             f"{len(rows)} rows with {len(drafts)} drafts ask the grammar too often",

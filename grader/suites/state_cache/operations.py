@@ -1,8 +1,12 @@
 """How many operations of PyTorch a call takes, on how many numbers, and whether the host waits."""
 
+import os
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from grader.kit import Fault, expect, note
 from grader.kit.dispatch import Watching
-from grader.kit.growth import line_that_grows
+from grader.kit.growth import Place, line_that_grows
 
 READS = {
     "tolist", "item", "numpy", "cpu", "nonzero", "argwhere", "unique", "masked_select", "__bool__",
@@ -33,23 +37,31 @@ ON_DEVICE = (
 
 @dataclass(slots=True)
 class Operations:
-    """count: of operations. numbers: made or written by them. reads: what made the host wait."""
+    """count: of operations. numbers: made or written by them. lines: how many operations each line of
+    the part has made. reads: what made the host wait."""
 
     count: int = 0
     numbers: int = 0
+    lines: Counter[Place] = field(default_factory=Counter)
     reads: list[str] = field(default_factory=list)
 
 
 @contextmanager
-def counting() -> Iterator[Operations]:
-    """Of what runs inside."""
+def counting(part: Any = None) -> Iterator[Operations]:
+    """Of what runs inside. part: whose lines are counted, if any."""
     seen = Operations()
+    home = str(Path(getattr(part, "__file__", None) or "?").parent) + os.sep
 
     class Counted(Watching):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             seen.count += 1
+            frame = sys._getframe(1) if part is not None else None
+            while frame is not None and not frame.f_code.co_filename.startswith(home):
+                frame = frame.f_back
+            if frame is not None:
+                seen.lines[frame.f_code.co_filename, frame.f_lineno] += 1
             out = func(*args, **(kwargs or {}))
             seen.numbers += _numbers(func, args, out)
             return out
@@ -109,16 +121,18 @@ def expect_as_many(
 ) -> None:
     """Two calls take the same number of operations. told: how they differ, as in "4 tokens and 32"."""
     note(f"# {what}, with {told}")
-    counts = []
+    found = []
     for call in (few, many):
-        with counting() as seen:
+        with counting(part) as seen:
             call()
-        counts.append(seen.count)
-    if counts[1] > counts[0]:
+        found.append(seen)
+    one, other = found
+    if other.count > one.count:
+        grown = (other.lines - one.lines).most_common(1)
         raise Fault(
-            f"{what} takes {counts[0]} operations of PyTorch and then {counts[1]}: with {told}",
+            f"{what} takes {one.count} operations of PyTorch and then {other.count}: with {told}",
             why=why,
-            line=line_that_grows(part, few, many),
+            line=grown[0][0] if grown else None,
         )
 
 

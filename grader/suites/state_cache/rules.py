@@ -1,7 +1,7 @@
 """What layers with a state compute, token by token in float64, and what usual mistakes would give."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from grader.kit import Mismatch, expect, expect_close
-from grader.kit.recomputed import fitting
 from grader.kit.script import show
 
 F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
@@ -31,21 +30,37 @@ def expect_values(
     kinds: Kinds | None = None,
 ) -> None:
     """Shape, dtype if one is given, and values. kinds: mistakes; the one that gives these values takes
-    the place of `why`."""
+    the place of `why`. A wrong dtype is told alone."""
     expect(isinstance(got, Tensor), f"{what}: {show(got)} is no tensor", why=why)
     if dtype is not None and got.dtype != dtype:
-        raise Mismatch(f"{what}: wrong dtype", str(dtype), str(got.dtype), why)
+        raise Mismatch(f"{what}: wrong dtype", str(dtype), str(got.dtype))
     if got.shape == exact.shape and bool((got.isnan() & ~exact.isnan()).any()):
         index = (got.isnan() & ~exact.isnan()).nonzero()[0].tolist()
+        why = _why(got, exact, kinds, tolerance) or why
         raise Mismatch(f"{what}: NaN, first at {index}", "a number", "NaN", why)
     try:
         expect_close(got, exact.double(), what, rtol=tolerance, atol=tolerance, why=why)
     except Mismatch as mismatch:
-        if kinds and got.shape == exact.shape:
-            mismatch.why = fitting(got, exact, kinds, max(tolerance, 1e-6)) or mismatch.why
+        mismatch.why = _why(got, exact, kinds, tolerance) or mismatch.why
         if 0.0 < tolerance < 1e-6 and _is_close_in_float32(got, exact):
             mismatch.why = PRECISION
         raise
+
+
+def _why(got: Tensor, exact: Tensor, kinds: Kinds | None, tolerance: float) -> str:
+    """The one kind that gives all values, the right ones among them; "" if none does, or several."""
+    if not kinds or got.shape != exact.shape:
+        return ""
+    near = max(tolerance, 1e-6) if tolerance else 0.0
+    found = [told for told, compute in kinds.items() if _gives(compute, got, near)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _gives(compute: Callable[[], Tensor], got: Tensor, near: float) -> bool:
+    with suppress(Exception):  # what a mistake makes of sizes may fail in any way
+        values = compute().double().expand(got.shape)
+        return torch.allclose(got.double(), values, rtol=near, atol=near, equal_nan=True)
+    return False
 
 
 def _is_close_in_float32(got: Tensor, exact: Tensor) -> bool:

@@ -81,13 +81,19 @@ def check(got: tuple[Any, Any], tokens: Mapping[str, Tensor], states: Tensor, wh
     of_out = chunk_kinds.outputs(tokens, states)
     words = SYSTEM if why == BORDER else why
     expect_values(got[0], right, f"out{told}", **how, why=words, kinds=of_out)
-    how["why"] = why
+    how["why"] = "" if SYSTEM in why else why
     last = torch.zeros_like(states).double()
     twice = tokens["log_decay"].double().sum(1).exp()[..., None, None]
     kinds = {
         f"These are the states before the chunk. {BORDER}": lambda: states.double(),
         f"The decay of the whole chunk was applied once more. {BORDER}": lambda: after * twice,
-        f"Nothing of the state before is in it. {BORDER}": lambda: delta(tokens, last)[1],
+        "The state before the chunk has decayed twice in it.": lambda: (
+            after + states.double() * (twice - 1) * twice
+        ),
+        "Nothing of the state before is in it, and keys find nothing of it.": lambda: delta(
+            tokens, last
+        )[1],
+        f"Nothing of the state before is in it. {BORDER}": lambda: after - states.double() * twice,
         f"The state before the chunk has not decayed in it. {BORDER}": lambda: (
             after + states.double() * (1 - twice)
         ),

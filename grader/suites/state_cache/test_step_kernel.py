@@ -28,10 +28,6 @@ from grader.suites.state_cache.rules import (
 )
 from yaie.core.contracts.states import StateBatch
 
-ORDER = (
-    "The state decays first; what it then holds for the key is read; the key writes the difference; and "
-    "the query reads the state with that in it."
-)
 FRESH = (
     "A fresh sequence's slot still holds another sequence's state, which may be NaN: mask the load, "
     "and it gives zeros. 0 times NaN is NaN."
@@ -149,11 +145,11 @@ def test_one_head_by_hand(part: ModuleType) -> None:
         "beta is missing: the whole difference was written.": torch.full((4,), 10.0),
         "beta was multiplied with v alone: it takes a part of the difference.": torch.full((4,), 2.5),
     }  # fmt: skip
-    of_out = {f"{words} {ORDER}": lambda x=x: x.view(1, 1, 4) for words, x in kinds.items()}
+    of_out = {words: lambda x=x: x.view(1, 1, 4) for words, x in kinds.items()}
     right = (1.5 * column + 2.5).view(1, 1, 4)
-    expect_values(out, right, "out", tolerance=ROUNDED, why=ORDER, kinds=of_out)
+    expect_values(out, right, "out", tolerance=ROUNDED, kinds=of_out)
     after = torch.stack((right.view(4), torch.full((4,), 4.0)))
-    expect_values(pool[1, 0], after, "the state after it", tolerance=ROUNDED, why=ORDER)
+    expect_values(pool[1, 0], after, "the state after it", tolerance=ROUNDED)
 
 
 @task("22.6")
@@ -161,7 +157,7 @@ def test_a_token_of_each_sequence(part: ModuleType) -> None:
     """Three sequences, in slots of any order: out, and their slots of the pool."""
     lens, slots, fresh = [1, 1, 1], [3, 0, 4], [False] * 3
     tokens, pool = case(lens, group=1)
-    check(part, tokens, pool, lens, slots, fresh, f"{ORDER} {SLOT}")
+    check(part, tokens, pool, lens, slots, fresh, SLOT)
 
 
 @task("22.6")
@@ -207,7 +203,7 @@ def test_a_state_passes_through_registers_once(part: ModuleType) -> None:
     """A sequence of five tokens reads its state once and writes it once, as one of one does."""
     lens = [5, 1]
     tokens, pool = case(lens, seed=5)
-    seen = check(part, tokens, pool, lens, [0, 3], [False, False], f"{ORDER} {ONCE}")
+    seen = check(part, tokens, pool, lens, [0, 3], [False, False], ONCE)
     numbers = 2 * pool[0].numel()
     for what, got in (("read of", seen.loads(pool)), ("written to", seen.stores(pool))):
         expect(got <= numbers, f"{got} numbers {what} the pool, where {numbers} do", why=ONCE)
@@ -296,7 +292,7 @@ def test_any_step(
     tokens, pool = case(lens, 6, seed, heads=heads, group=group, d_k=d_k, d_v=d_v)
     slots = torch.randperm(6, generator=torch.Generator().manual_seed(seed))[: len(lens)].tolist()
     fresh = [(seed >> place) % 2 == 0 for place in range(len(lens))]
-    check(part, tokens, pool, lens, slots, fresh, f"{ORDER} {OTHERS}", most=2)
+    check(part, tokens, pool, lens, slots, fresh, OTHERS, most=2)
 
 
 @for_tasks("22.6")

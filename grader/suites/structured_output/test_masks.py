@@ -34,6 +34,10 @@ ONE_WALK = (
     "Walk the trie from its root: what tokens begin with alike is stepped through once for all of "
     "them, and where a node is DEAD nothing below it is looked at."
 )
+HIGHEST = (
+    "Here the first token of a byte is its highest bit. It is the lowest: packbits with bitorder "
+    "'little'."
+)
 LOWEST = (
     "Bit token % 8 of byte token // 8: packbits with bitorder 'little'. Bits behind the vocabulary "
     "are 0."
@@ -157,12 +161,21 @@ def test_bits(part: Any) -> None:
     for size in (1, 7, 8, 9, 16, 17, len(TOKENS)):
         tokens = [b"", *(b"a" if i % 3 else b"b" for i in range(1, size))]
         automaton = reference.ByteAutomaton(text(b"a"))
+        start_script()
+        note(
+            f"tokens = {tokens}"
+            if size < 20
+            else f"# {size} tokens: b'', and then a, b, a, a, b, ..."
+        )
+        note("mask(the state at the start of 'a')")
         bits = lent(part, automaton, tokens).mask(automaton.start)
         expect_equal(
             (bits.shape, str(bits.dtype)), ((-(-size // 8),), "uint8"), "shape and dtype of a mask"
         )
         right = [token for token in range(1, size) if token % 3]
         why = END if set(unpacked(bits)) == {*right, EOS} else LOWEST
+        if np.flatnonzero(np.unpackbits(bits)).tolist() == right:
+            why = HIGHEST
         expect_equal(unpacked(bits), right, f"the bits of a vocabulary of {size}", why=why)
 
 

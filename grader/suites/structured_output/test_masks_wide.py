@@ -20,8 +20,8 @@ from solutions.structured_output import naive
 from yaie.core.grammar import Repeat, any_of, text
 
 EACH = (
-    "What is allowed follows from this state alone: an array that an earlier call has filled, or that "
-    "was handed out, still has what belongs to another state."
+    "What is allowed follows from this state alone: an array that an earlier call has filled still has "
+    "what belongs to another state."
 )
 WIDE = (
     "The trie of a vocabulary has some hundred thousand nodes, more than 16 bits can tell apart, and "

@@ -12,14 +12,10 @@ from grader.kit.rank_links import SimLink
 from solutions import tensor_parallel as reference
 
 SIZES = (2, 3, 4, 5)
-DIGITS = (
-    "Of what rank r gives, the number at place i is (i + 1) * 10^r. In a right sum each rank's digit is "
-    "there once: 0 lacks a rank's part, 2 has it twice."
-)
 
 
 def marked(n: int, rank: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A vector that tells rank and place: see DIGITS."""
+    """A vector that tells rank and place: at place i is (i + 1) * 10^rank."""
     return torch.arange(1, n + 1, dtype=dtype) * 10**rank
 
 

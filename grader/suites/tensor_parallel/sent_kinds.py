@@ -32,5 +32,6 @@ def expect_few_bytes(
     if sizes and max(sizes) > largest:
         told += f". Rank {rank} sends {max(sizes)} numbers at once; a chunk has at most {largest}"
     elif len(sizes) > times:
-        told += f". Rank {rank} sends {len(sizes)} times, where {times} are enough"
+        enough = "once is" if times == 1 else f"{times} are"
+        told += f". Rank {rank} sends {len(sizes)} times, where {enough} enough"
     raise Mismatch(told, why=OVERLAP if is_chunk else why)

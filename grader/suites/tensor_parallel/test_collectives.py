@@ -1,6 +1,7 @@
 """Task 20.3: chunks go round until every rank has all of them."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from types import ModuleType
 
 import torch
@@ -12,7 +13,6 @@ from grader.kit.rank_processes import RankProcesses
 from grader.kit.script import show
 from grader.suites.tensor_parallel import real
 from grader.suites.tensor_parallel.bench import (
-    DIGITS,
     SIZES,
     chunk,
     drawn,
@@ -21,6 +21,7 @@ from grader.suites.tensor_parallel.bench import (
     most_bytes,
 )
 from grader.suites.tensor_parallel.sent_kinds import TWO_ROUNDS, expect_few_bytes
+from grader.suites.tensor_parallel.sum_kinds import why_reduced
 from grader.suites.tensor_parallel.test_reduce_scatter import ONE_RING
 from solutions.tensor_parallel.one_process import reduced
 
@@ -34,6 +35,7 @@ IN_ORDER = "Place r of the result is rank r's tensor, whenever it arrived."
 
 
 PASSED_ON = "In each step a rank passes on the chunk that it received in the step before."
+Shape = tuple[int, ...]
 BEFORE = -1000.0
 """What stands in the other ranks' chunks before they are gathered."""
 OWN = (
@@ -118,7 +120,7 @@ def test_all_reduce_gives_the_sum_to_every_rank(part: ModuleType) -> None:
             expected = (marked(n, 0) * total).view(shape)
             for rank, x in enumerate(got):
                 what = f"all_reduce of {list(shape)}, on rank {rank} of {size}"
-                expect_close(x, expected, what, rtol=0, atol=0, why=DIGITS)
+                expect_close(x, expected, what, rtol=0, atol=0, why=why_reduced(got, rank))
 
 
 @task("20.3")
@@ -188,31 +190,39 @@ def test_tensors_need_not_lie_in_one_piece(part: ModuleType) -> None:
 @task("20.3")
 def test_one_ring_for_all_sums(part: ModuleType) -> None:
     """A ring sums and gathers one tensor after the other, of any shape and dtype."""
-    dtypes = (torch.float32, torch.int64, torch.bfloat16, torch.float32)
-    shapes = ((2, 3), (2, 3), (6,), (3, 5))
+    given = (
+        ((2, 3), torch.float32), ((2, 3), torch.int64), ((6,), torch.bfloat16),
+        ((3, 5), torch.float32),
+    )  # fmt: skip
+    names = "all_gather", "all_reduce"
+    for name in names:
+        for calls in pairwise(given):
+            expect_ring_serves(part, [(name, *call) for call in calls])
+    expect_ring_serves(part, [(name, *call) for call in given for name in names])
+
+
+def expect_ring_serves(part: ModuleType, calls: Sequence[tuple[str, Shape, torch.dtype]]) -> None:
+    """That two ranks get what these calls on one ring, one after the other, are to give. calls: name,
+    shape and dtype of each."""
+
+    def of_rank(rank: int, shape: Shape, dtype: torch.dtype) -> Tensor:
+        return (marked(torch.Size(shape).numel(), 0, dtype) + rank).view(shape)
 
     def work(link: SimLink) -> list[Tensor]:
         ring, made = lent_ring(part, link), []
-        for shape, dtype in zip(shapes, dtypes, strict=True):
-            n = torch.Size(shape).numel()
-            for name in ("all_gather", "all_reduce"):
-                note(f"rank {link.rank} calls {name} of {list(shape)}, {dtype}, on its ring")
-                given = (marked(n, 0, dtype) + link.rank).view(shape)
-                made.append(getattr(ring, name)(given).clone())
+        for name, shape, dtype in calls:
+            note(f"rank {link.rank} calls {name} of {list(shape)}, {dtype}, on its ring")
+            made.append(getattr(ring, name)(of_rank(link.rank, shape, dtype)).clone())
         return made
 
     got, _ = run_on(part, 2, work)
-    for number, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True)):
-        own = [(marked(torch.Size(shape).numel(), 0, dtype) + rank).view(shape) for rank in (0, 1)]
-        for name, right, x in (
-            ("all_gather", torch.stack(own), got[1][2 * number]),
-            ("all_reduce", own[0] + own[1], got[1][2 * number + 1]),
-        ):
-            what = (
-                f"{name} of {list(shape)}, {dtype}, call {number + 1} of one ring, on rank 1 of 2"
-            )
-            expect_equal(x.dtype, dtype, f"{what}: its dtype", why=ONE_RING)
-            expect_equal(x.tolist(), right.tolist(), what, why=ONE_RING)
+    for number, (name, shape, dtype) in enumerate(calls):
+        own = [of_rank(rank, shape, dtype) for rank in (0, 1)]
+        right = torch.stack(own) if name == "all_gather" else own[0] + own[1]
+        what = f"{name} of {list(shape)}, {dtype}, call {number + 1} of one ring, on rank 1 of 2"
+        x = got[1][number]
+        expect_equal(x.dtype, dtype, f"{what}: its dtype", why=ONE_RING)
+        expect_equal(x.tolist(), right.tolist(), what, why=ONE_RING)
 
 
 @task("20.3")

@@ -2,14 +2,12 @@
 
 from types import ModuleType
 
-from grader.kit import expect, expect_equal, expect_raises, task
+from grader.kit import Mismatch, expect, expect_equal, expect_raises, task
+from grader.kit.differ import told_apart
+from grader.kit.script import show
 from solutions.tensor_parallel.one_process import heads, shares
 
-EVEN = "Parts differ by at most one, the larger ones come first, and together they are all."
-GROUPS = (
-    "num_heads / num_kv_heads consecutive query heads read the same KV head: head h reads KV head "
-    "h // (num_heads / num_kv_heads)."
-)
+GROUPS = "Query head h reads KV head h // {}."
 FEWER = "With fewer KV heads than ranks, each is held by several: none is cut in pieces."
 STACKED = (
     "The queries of all heads come first, then all keys, then all values: each of the three is split by "
@@ -22,15 +20,41 @@ MODELS = [(8, 8), (8, 4), (8, 2), (8, 1), (12, 4), (32, 8), (6, 6), (6, 3)]
 def test_shares_are_even_and_in_order(part: ModuleType) -> None:
     """The shares of all ranks are consecutive, differ by at most one with the larger ones first, and are
     range(total) together."""
-    for size in (1, 2, 3, 4, 7):
-        for total in (*range(2 * size + 2), 50_257):
+    for size in (3, 1, 2, 4, 7):
+        # First what is plain: two rows a rank, and then some more.
+        for total in (2 * size, 3 * size - 1, 2 * size + 1, *range(2 * size), 50_257):
             got = [part.share(total, rank, size) for rank in range(size)]
             what = f"share({total}, rank, {size}) of each rank"
             expect(all(isinstance(one, range) for one in got), f"{what}: {got} are no ranges")
-            ends = [(one.start, one.stop) for one in got]
-            expected = [(one.start, one.stop) for one in shares(total, size)]
-            expect_equal(ends, expected, f"{what}, as (start, stop)", why=EVEN)
-            expect_equal([one.step for one in got], [1] * size, f"{what}: their steps", why=EVEN)
+            right = shares(total, size)
+            is_right = all(
+                _ends(one) == _ends(other) for one, other in zip(got, right, strict=True)
+            )
+            if not is_right:
+                where, *texts = told_apart([str(one) for one in right], [str(one) for one in got])
+                expected, wrong = (text.replace("'", "") for text in texts)
+                told = f"{what}: not as expected" + f", first {where}" * bool(where)
+                raise Mismatch(told, expected, wrong, why_shares(got, total))
+
+
+def _ends(share: range) -> tuple[int, int, int]:
+    return share.start, share.stop, share.step
+
+
+def why_shares(got: list[range], total: int) -> str:
+    """Which rule the shares of all ranks break; "" if none of these."""
+    rows, sizes = [row for share in got for row in share], [len(share) for share in got]
+    if lost := set(range(total)) - set(rows):
+        more = f" and {len(lost) - 1} others are" if len(lost) > 1 else " is"
+        return f"Row {min(lost)}{more} in no share."
+    if len(set(rows)) < len(rows):
+        twice = next(row for row in rows if rows.count(row) > 1)
+        return f"Row {twice} is in two shares."
+    if any(share.step != 1 for share in got if len(share) > 1):
+        return f"Shares are consecutive rows; here rank 0 has {show(list(got[0][:3]))}."
+    if max(sizes) - min(sizes) > 1:
+        return f"The shares have {show(sizes)} rows: they must differ by at most one."
+    return "The larger ones come first." if sizes != sorted(sizes, reverse=True) else ""
 
 
 @task("20.1")
@@ -40,7 +64,9 @@ def test_heads_stay_with_the_kv_head_that_they_read(part: ModuleType) -> None:
         for size in (1, 2, 3, 4, 6, 8):
             if num_heads % size or num_kv_heads % size:
                 continue
-            _expect_heads(part, num_heads, num_kv_heads, size, GROUPS)
+            _expect_heads(
+                part, num_heads, num_kv_heads, size, GROUPS.format(num_heads // num_kv_heads)
+            )
 
 
 @task("20.1")
@@ -52,9 +78,14 @@ def test_fewer_kv_heads_than_ranks_are_repeated(part: ModuleType) -> None:
 
 def _expect_heads(part: ModuleType, num_heads: int, num_kv_heads: int, size: int, why: str) -> None:
     got = [part.share_heads(num_heads, num_kv_heads, rank, size) for rank in range(size)]
-    lists = [(list(queries), list(keys)) for queries, keys in got]
+    for rank, (right, held) in enumerate(
+        zip(heads(num_heads, num_kv_heads, size), got, strict=True)
+    ):
+        call = f"share_heads({num_heads}, {num_kv_heads}, {rank}, {size})"
+        expect_equal(list(held[0]), right[0], f"{call}, the query heads")
+        what = f"{call}, the KV heads of query heads {right[0][0]} to {right[0][-1]}"
+        expect_equal(list(held[1]), right[1], what, why=why)
     what = f"share_heads({num_heads}, {num_kv_heads}, rank, {size}) of each rank"
-    expect_equal(lists, heads(num_heads, num_kv_heads, size), what, why=why)
     are_ranges = all(isinstance(one, range) for pair in got for one in pair)
     expect(are_ranges, f"{what}: {got} are no ranges")
 

@@ -47,6 +47,8 @@ def staged(
     computed, and on what."""
 
     def work(link: SimLink) -> list[Tensor]:
+        made: list[Tensor] = []
+
         def compute(index: int, given: Tensor | None) -> Tensor:
             shown = "without input" if given is None else f"on {given.flatten().tolist()}"
             note(f"rank {link.rank} computes microbatch {index} {shown}")
@@ -58,13 +60,14 @@ def staged(
                 given = torch.full((num_tokens[index], 1), 1.0 + index)
             else:
                 expect(link.rank > 0, "the first stage gets something from a stage before it")
-            expect_equal(
-                list(given.shape), [num_tokens[index], 1], f"the input of microbatch {index}"
-            )
+            shape, right = list(given.shape), [num_tokens[index], 1]
+            what = f"shape of the input of microbatch {index}"
+            expect_equal(shape, right, what, why=why_shape(given, made, index))
             return given * 10 + link.rank
 
         def empty(tokens: int) -> Tensor:
-            return torch.empty(tokens, 1)
+            made.append(torch.empty(tokens, 1))
+            return made[-1]
 
         note(f"rank {link.rank} calls run({num_tokens}, compute, empty)")
         results: list[Tensor] = part.Pipeline(link).run(num_tokens, compute, empty)
@@ -73,12 +76,21 @@ def staged(
     return run_on(part, size, work, order)
 
 
+def why_shape(given: Tensor, made: list[Tensor], index: int) -> str:
+    """Whether an input is the tensor that `empty` has made for another microbatch. made: all of them, in
+    order."""
+    number = next((at for at, one in enumerate(made) if one is given), index)
+    other = f"This is tensor {number} of those that `empty` has made, counted from 0"
+    return f"{other}: the input of microbatch {number} belongs there." if number != index else ""
+
+
 def expect_results(
     got: list[list[Tensor]], size: int, num_tokens: list[int], computed: list[list[int]]
 ) -> None:
     """computed: the microbatches of each stage, in order."""
     for stage, results in enumerate(got[:-1]):
-        expect_equal(len(results), 0, f"results of stage {stage} of {size}", why=LAST_ONE)
+        what = f"number of results that stage {stage} of {size} returns"
+        expect_equal(len(results), 0, what, why=LAST_ONE)
     expected = []
     for index, tokens in enumerate(num_tokens):
         value = 1.0 + index
@@ -94,9 +106,10 @@ def expect_results(
         expect_equal(values, expected, what)
     is_nonsense = any(math.isnan(number) for value in values for number in value)
     is_of_others = len(values) == len(expected) and all(value in expected for value in values)
-    why = (
-        ARRIVED if is_nonsense or is_of_others else LAST_ONE if len(values) < len(expected) else ""
-    )
+    why = ARRIVED if is_nonsense or is_of_others else ""
+    if len(values) < len(expected):
+        last = " Here only the last one is there." if values == expected[-1:] else ""
+        why = f"The last stage returns a result for each microbatch.{last}"
     expect_equal(values, expected, what, why=why)
 
 
@@ -170,15 +183,15 @@ def test_stages_work_at_the_same_time(part: ModuleType) -> None:
     """The last of S stages has computed n microbatches after n + 2 (S - 1) steps; each is sent once."""
     for size, num_tokens in ((1, [2, 1]), (2, [1] * 6), (3, [1, 2, 1, 3, 2, 2]), (4, [2] * 9)):
         _, ranks = staged(part, size, num_tokens)
+        numbers = [sum(num_tokens)] * (size - 1) + [0]
+        for stage, (got, right) in enumerate(zip(ranks.sent, numbers, strict=True)):
+            what = f"stage {stage} of {size} sends {got // 4} numbers for {sum(num_tokens)} tokens"
+            expect(got == 4 * right, f"{what} of one number; {right} are promised")
         count, promised = len(num_tokens), len(num_tokens) + 2 * (size - 1)
         what = f"stage {size} of {size} has computed {count} microbatches"
         took = steps_of(ranks.log)
         idle = why_idle(ranks.log, count) if took > promised else ""
         expect(took <= promised, f"{what} after {took} steps; {promised} are promised", why=idle)
-        numbers = [sum(num_tokens)] * (size - 1) + [0]
-        for stage, (got, right) in enumerate(zip(ranks.sent, numbers, strict=True)):
-            what = f"stage {stage} of {size} sends {got // 4} numbers for {sum(num_tokens)} tokens"
-            expect(got == 4 * right, f"{what} of one number; {right} are promised")
 
 
 @task("20.9")

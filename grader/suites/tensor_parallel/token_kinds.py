@@ -63,7 +63,9 @@ def why_best(
     found = [sentences[name] for name, fits in kinds if all(fits(row) for row in wrong)]
     own, first = cut(logits, rank, size), reference.share(logits.shape[1], rank, size).start
     if found[:1] == [sentences["lowest"]]:
-        return found[0]
+        row = wrong[0]
+        tied = f"In row {row} tokens {right[row]} and {got[row]} both have {logits[row, right[row]]:g}."
+        return f"{tied} {found[0]}"
     if size > 1 and all(got[row] == first + int(own[row].argmax()) for row in wrong):
         found.append(OWN_BEST.format(rank))
     return found[0] if len(found) == 1 else ""
