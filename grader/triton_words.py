@@ -96,8 +96,7 @@ COMPLAINTS = (
         r"then block) \(?(?P<first>.+?)(?:, but the \w+ block redefines it as|\) and else block \()"
         r" ?(?P<then>[^)'\"]+)",
         "{name}{other} is {first} on one way through an `if` and {then} on the other.",
-        "A variable has one dtype and one shape behind an `if`: write 0.0 and not 0 for a float, and "
-        "convert with .to().",
+        "A variable has one dtype and one shape behind an `if`. {ways}",
     ),
     _Complaint(
         r"Ternary expression .*inconsistent types (?P<first>.+) and (?P<then>[^)'\"]+)",
@@ -211,11 +210,39 @@ def explain(node: ast.AST | None, message: str, *, in_kernel: bool = True) -> Wo
         if found := re.search(complaint.says, told):
             groups = {name: text or "" for name, text in found.groupdict().items()}
             groups |= {n: _type(groups[n]) for n in ("first", "then") if n in groups}
+            if "other" in groups:
+                groups["ways"] = _ways(groups["name"] or groups["other"], groups, node)
             filled = (text.format_map(groups) for text in (complaint.sentence, complaint.advice))
             return Words(*filled)._replace(
                 advice=f"{general} {complaint.advice.format_map(groups)}"
             )
     return Words(f"Triton says: {message}", general)
+
+
+def _ways(name: str, types: dict[str, str], node: ast.AST | None) -> str:
+    """Where a variable gets another type, and what to write instead."""
+    first, then = types["first"], types["then"]
+    tiles = [text for text in (first, then) if text.startswith("a tile")]
+    dtypes = {text.split()[-1] for text in (first, then)}
+    sets = [
+        ast.unparse(one)
+        for one in ast.walk(node or ast.Pass())
+        if isinstance(one, ast.Assign | ast.AugAssign)
+        and any(isinstance(n, ast.Name) and n.id == name for n in _targets(one))
+    ]
+    where = f"In this one {name} is set by `{'` and `'.join(sets[:2])}`. " if sets else ""
+    if len(tiles) == 1 or (tiles and first.split("]")[0] != then.split("]")[0]):
+        return f"{where}Before the `if`, start {name} with the tile's shape, as tl.zeros makes it."
+    if any("fp" in dtype or "bf" in dtype for dtype in dtypes) and any("int" in d for d in dtypes):
+        return f"{where}Write 0.0 and not 0 for a float."
+    return (
+        f"{where}Convert with .to(): all of its values must be {' or all '.join(sorted(dtypes))}."
+    )
+
+
+def _targets(assignment: ast.Assign | ast.AugAssign) -> list[ast.AST]:
+    targets = assignment.targets if isinstance(assignment, ast.Assign) else [assignment.target]
+    return [node for target in targets for node in ast.walk(target)]
 
 
 def advice(said: str) -> str:

@@ -36,11 +36,14 @@ class Fault(Mismatch):
 
     where: that line in words, if it is none of Python. line: (file, line), if no error came from it.
     frames: (file, line, function) of a kernel, the innermost first, where no traceback has them all.
-    state: what variables held there.
+    state: what variables held there. offsets, active: of a tile that reads or writes outside, the
+    elements of its lanes from the tensor's first, and which lanes no mask hides.
     """
 
     frames: Sequence[tuple[str, int, str]] = ()
     state = ""
+    offsets: Any = None
+    active: Any = None
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ and an offset that is too narrow goes unseen.
 
 import functools
 import mmap
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -45,8 +46,16 @@ def far(why: str = FAR_WHY) -> Iterator[Callable[[Tensor], Tensor]]:
     try:
         yield room.apart
     except Fault as error:
-        error.why = why
+        error.why = _of_product(error.problem) or why
         raise
+
+
+def _of_product(problem: str) -> str:
+    """What to do where it is known which product was too large, see `triton_frames.product_here`."""
+    named = re.match(r"(\w+) = \d+ is int32 in \w+, and .* is no int32", problem)
+    if named is None:
+        return ""
+    return f"Widen {named[1]} with .to(tl.int64) before it is multiplied."
 
 
 class _Room:

@@ -12,6 +12,7 @@ computes what each such mistake would give, and names the one that gives what th
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -177,6 +178,8 @@ def _misreadings(inputs: Mapping[str, Tensor]) -> Iterator[tuple[_Misread, str]]
     for name in inputs:
         for strides, shift, told in _misreadings_of(name, inputs):
             yield {name: (strides, shift)}, told
+    for one, other in combinations(inputs, 2):
+        yield from _shared_misreadings(one, other, inputs)
     dense = {
         name: (contiguous_strides(tensor.shape), 0)
         for name, tensor in inputs.items()
@@ -185,6 +188,22 @@ def _misreadings(inputs: Mapping[str, Tensor]) -> Iterator[tuple[_Misread, str]]
     if len(dense) > 1:
         told = " and ".join(dense)
         yield dense, f"{told} are all read as if they were contiguous"
+
+
+def _shared_misreadings(
+    one: str, other: str, inputs: Mapping[str, Tensor]
+) -> Iterator[tuple[_Misread, str]]:
+    """Two inputs of one shape, both read with a stride that one of them has in another dimension."""
+    shape, own = inputs[one].shape, (inputs[one].stride(), inputs[other].stride())
+    if shape != inputs[other].shape:
+        return
+    for axis, size in enumerate(shape):
+        for dim, stride in enumerate(own[0]):
+            if size < 2 or stride in (own[0][axis], own[1][axis]):
+                continue
+            first, second = ((*its[:axis], stride, *its[axis + 1 :]) for its in own)
+            told = f"{stride} is its own stride of dimension {dim}; {other} is read so, too"
+            yield {one: (first, 0), other: (second, 0)}, told
 
 
 def _misreadings_of(

@@ -112,7 +112,8 @@ def outside(evidence: Evidence, address: int) -> Fault:
         whose = _whose(step, evidence)
         # Without a number that it may come from, any step within a row of a row is one of the tensor's.
         if not _is_step_of(step, origin if whose else _collapsed(origin)):
-            told = f"{who} {step} elements apart{whose}; its strides are {list(origin.stride)}."
+            told = f"{who} {step} elements apart{whose}; "
+            told += f"{origin.name}'s strides are {list(origin.stride)}."
             return Fault(f"{evidence.deed} {where}. {told}", why=evidence.why or STRIDE_WHY)
     if offset < 0:
         return Fault(f"{evidence.deed} {where}.", why=BEFORE_WHY)
@@ -176,7 +177,7 @@ def _gathered(evidence: Evidence) -> str:
         found = [step for step in words if step != own and leads(step)]
         if len(found) == 1 and not leads(own):
             told = f"The numbers in {name} are multiplied by {found[0]}{words[found[0]]}"
-            return f"{told}; its strides are {list(origin.stride)}."
+            return f"{told}; {origin.name}'s strides are {list(origin.stride)}."
     return ""
 
 

@@ -228,6 +228,7 @@ class _Watch:
         frames = frames_here(narrow=is_far and not product)
         fault.frames = [(frame.file, frame.line, frame.name) for frame in frames]
         fault.state = told(frames, self._program)
+        fault.offsets, fault.active = offsets, evidence.active
         return fault
 
     def _evidence(

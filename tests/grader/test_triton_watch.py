@@ -124,7 +124,7 @@ def test_a_stride_of_another_tensor_is_told_by_its_name_and_not_as_a_missing_mas
     problem = raised.value.problem
     assert f"Neighbouring {told} {other} elements apart, which is x_stride and y_stride" in problem
     assert "x_ptr's stride of dimension 0" in problem
-    assert f"its strides are [{own}, 1]" in problem
+    assert f"'s strides are [{own}, 1]" in problem
     assert raised.value.why == STRIDE_WHY
 
 

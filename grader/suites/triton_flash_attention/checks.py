@@ -230,7 +230,7 @@ def expect_kept_only(given: Problem, work: Work, whole: Work, told: str) -> None
     share = min(keys / max(all_keys, 1), (total - keys) / max(everything - all_keys, 1))
     expect(
         share < 0.42,
-        f"{share:.0%} of what the walk reads when all blocks are kept is read; {told}",
+        f"the walk reads {share:.0%} of what it reads where all blocks are kept; {told}",
         why="A tile that the mask drops is not multiplied, but it is loaded: ask is_kept first, and "
         "load inside of that `if`.",
     )

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from grader.kit import expect, note
-from grader.kit.expect import Fault
 from grader.kit.kernels import (
     attention,
     attention_gradients,
@@ -27,6 +26,7 @@ from grader.kit.kernels import (
 )
 from grader.kit.kernels import seen as visible
 from grader.kit.triton_watch import Seen, watching
+from grader.suites.triton_flash_attention.faults import told_faults
 from grader.suites.triton_flash_attention.products import Products, observed
 from solutions.triton_flash_attention import FlashAttention
 from solutions.triton_flash_attention import backward_keys as reference_keys
@@ -34,14 +34,6 @@ from solutions.triton_flash_attention import tiles as reference_tiles
 from yaie.core.batch import AttentionSpec
 
 F16, F32, BF16 = torch.float16, torch.float32, torch.bfloat16
-HEADS_WHY = (
-    "k and v have fewer heads than q, and key_head above is the one that was read: query head h reads "
-    "key head h // group."
-)
-MASK_WHY = (
-    "block_mask has a row for each mask_block queries and a column for each mask_block keys, from "
-    "query 0 and key 0 on: a pair's entry is [query // mask_block, key // mask_block]."
-)
 HELPERS = {
     "visible_keys": "10.2",
     "is_visible": "10.2",
@@ -167,11 +159,12 @@ def forward(
     note(f"# {given}")
     note("out, lse = FlashAttention().forward(q, k, v, ...)")
     with (
-        _telling_strides(grades),
+        told_faults(grades, given) as watched,
         leaning_on_the_reference(part, grades),
         watching(record=record) as seen,
         observed(exact=exact) as products,
     ):
+        watched.append(seen)
         answer = part.FlashAttention().forward(given.q, given.k, given.v, **given.options)
     out, lse = _tensors(answer, ("out", "lse"))
     return out, lse, Work(seen, products)
@@ -202,11 +195,12 @@ def backward(
         made = type(made.__name__, (made,), {other: lambda *args, **kwargs: nothing})
     kernels = made()
     with (
-        _telling_strides(grades),
+        told_faults(grades, given) as watched,
         leaning_on_the_reference(part, grades),
         watching(record=record) as seen,
         observed(exact=exact) as products,
     ):
+        watched.append(seen)
         answer = kernels.backward(
             grad_out, given.q, given.k, given.v, out, lse.float(), **given.options
         )
@@ -215,24 +209,6 @@ def backward(
     wanted = names[1:] if grades == "10.5" else names[:1]
     found = {name: x for name, x in zip(names, answer, strict=True) if name in wanted}
     return found, Work(seen, products)
-
-
-@contextmanager
-def _telling_strides(grades: str) -> Iterator[None]:
-    """A tile loaded by another tensor's stride is about strides, whichever test it is seen in.
-
-    A program past the end of a padded tensor is told with the tensor's strides too, and is not.
-    """
-    try:
-        yield
-    except Fault as fault:
-        if "of block_mask" in fault.problem:
-            fault.why = MASK_WHY
-        elif grades == "10.3" and (" of k, " in fault.problem or " of v, " in fault.problem):
-            fault.why = HEADS_WHY
-        if "its strides are" in fault.problem or "no element of it" in fault.problem:
-            fault.claim = "Each tile is loaded and stored by the strides of its own tensor."
-        raise
 
 
 def _tensors(answer: Any, names: tuple[str, str]) -> tuple[Tensor, Tensor]:

@@ -9,16 +9,8 @@ from torch import Tensor
 
 from grader.kit import Fault, expect
 from grader.kit.triton_watch import Seen
+from grader.suites.triton_flash_attention.faults import HELD
 from grader.suites.triton_flash_attention.problems import F16, Work, backward, forward, problem
-
-HELD = {
-    "10.1": "A program holds a tile of queries: the grid counts the queries by tiles.queries, rounded "
-    "up, then query heads, then sequences.",
-    "10.5": "A program holds a tile of keys: the grid counts the keys by tiles.keys, rounded up, then "
-    "key heads, then sequences.",
-    "10.6": "A program holds a tile of queries: the grid counts the queries by tiles.queries, rounded "
-    "up, then query heads, then sequences.",
-}
 
 
 def results(

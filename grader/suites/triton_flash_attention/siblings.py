@@ -15,8 +15,8 @@ from grader.suites.triton_flash_attention.problems import BF16, F32, Problem
 from grader.suites.triton_flash_attention.products import Products
 
 LAST_ONES = "It stands at tk - tq + j: the queries are the last ones."
-RESCALED = "When a tile raises the peak, what was summed against the old one must be rescaled"
-PEAK = "by exp(old peak - new peak), before the tile is added."
+RESCALED = "When a tile raises the peak, total and acc must be rescaled"
+PEAK = "by exp(old peak - new peak) before it is added:"
 TAIL = (
     "The lanes that pad the last tile of keys are weighed with a score of 0. The tail must be masked: "
     "its scores become -inf before the softmax, not only its loads 0."
@@ -25,6 +25,7 @@ NO_PEAK = (
     "lse is the logarithm of total alone. The peak, which was subtracted from every score, is not added "
     "back: lse = peak + log(total), of scaled scores."
 )
+NO_WHOLE = "The tiles that are seen whole are left out: those from full_begin up to full_end."
 HALF = "Only what enters the next product is rounded, and out, at the end."
 
 Round = Callable[[Tensor], Tensor]
@@ -105,9 +106,9 @@ def forward_siblings(given: Problem, tile: tuple[int, ...], at: int) -> list[Sib
     block = tile[1]
     way = Way(block)
     ways: list[tuple[str, Way]] = [
-        (f"{RESCALED} {PEAK} Of total and acc, total is, and acc is not.", replace(way, acc=False)),
-        (f"{RESCALED} {PEAK} Of total and acc, acc is, and total is not.", replace(way, total=False)),
-        (f"{RESCALED} {PEAK} Neither total nor acc is.", replace(way, acc=False, total=False)),
+        (f"{RESCALED} {PEAK} total is, acc is not.", replace(way, acc=False)),
+        (f"{RESCALED} {PEAK} acc is, total is not.", replace(way, total=False)),
+        (f"{RESCALED} {PEAK} neither is.", replace(way, acc=False, total=False)),
         ("The scale is applied twice.", replace(way, factor=given.scale)),
         ("The scale is not applied.", replace(way, factor=1 / given.scale)),
         ("The weights are powers of 2 of the scores. With exp2, the scale takes a factor log2(e).",
@@ -163,12 +164,24 @@ def wrong_masks(given: Problem, tile: tuple[int, ...]) -> list[tuple[str, Tensor
     """(words, what is seen [tq, tk]) of masks that are not this problem's: everywhere, or only in tiles
     that are seen in part, where a walk asks for each pair."""
     found = _wrong_masks(given)
+    left_out = [(NO_WHOLE, _without_whole(given.seen(), size)) for size in {tile, tile[::-1]}]
     ways = product({tile, tile[::-1]}, (False, True), (False, True))
-    return found + [
+    return [*found, *left_out] + [
         (words, _in_part(given.seen(), seen, size, cuts))
         for size, *cuts in ways
         for words, seen in found
     ]
+
+
+def _without_whole(right: Tensor, tile: tuple[int, ...]) -> Tensor:
+    """`right` without the tiles that are seen whole."""
+    rest = right.clone()
+    for row in range(0, len(right) - tile[0] + 1, tile[0]):
+        for column in range(0, right.shape[1] - tile[1] + 1, tile[1]):
+            place = slice(row, row + tile[0]), slice(column, column + tile[1])
+            if bool(right[place].all()):
+                rest[place] = False
+    return rest
 
 
 def _in_part(right: Tensor, wrong: Tensor, tile: tuple[int, ...], cuts: Sequence[bool]) -> Tensor:
@@ -224,16 +237,21 @@ def gradients(
     seen: Tensor,
     delta: bool = True,
     heads: Tensor | None = None,
+    lse_of: Tensor | None = None,
+    delta_of: Tensor | None = None,
 ) -> list[Tensor]:
     """[dq, dk, dv] with the right out and lse, of the keys in `seen`. heads: what the query heads of a
-    group count for in dk and dv; 1 each if it is None."""
+    group count for in dk and dv; 1 each if it is None. lse_of, delta_of: which rows [n, heads] of lse
+    and of delta [n * heads, tq] are taken for those of each head."""
     out, lse = given.exact()
     q, grad = (x.double().transpose(1, 2) for x in (given.q, grad_out))
     k, v = (_keys_of(given, x, False) for x in (given.k, given.v))
     # A query that sees nothing has no probabilities, whatever a mask lets through.
     lse = lse.masked_fill(lse.isneginf(), math.inf)[..., None]
+    lse = lse if lse_of is None else lse.flatten(0, 1)[lse_of]
     probs = (q @ k.transpose(2, 3) * given.scale - lse).exp().masked_fill(~seen, 0.0)
     rows = (grad * out.double().transpose(1, 2)).sum(3, keepdim=True)
+    rows = rows if delta_of is None else rows.flatten(0, 1)[delta_of]
     ds = probs * (grad @ v.transpose(2, 3) - (rows if delta else 0.0))
     kv_heads = given.k.shape[2]
     share = 1.0 if heads is None else heads[:, None, None]
@@ -273,6 +291,45 @@ def _of_one(given: Problem, grad_out: Tensor, at: int, head: int) -> Tensor:
     return gradients(given, grad_out, given.seen(), heads=alone)[at]
 
 
+def _of_rows(given: Problem, grad_out: Tensor, at: int) -> list[Sibling]:
+    """Where lse or delta or both are read from the rows of another head or sequence."""
+    n, _, heads, _ = given.q.shape
+    kv_heads = given.k.shape[2]
+    batch, head = torch.arange(n)[:, None], torch.arange(heads)[None]
+    key_head = head // (heads // kv_heads)
+    right = batch * heads + head
+    found: list[Sibling] = []
+    for row, told in (
+        (head + 0 * batch, "head"),
+        (batch * kv_heads + head, "batch * kv_heads + head"),
+        (batch * heads + key_head, "batch * heads + key_head"),
+        (batch * kv_heads + key_head, "batch * kv_heads + key_head"),
+        (head * n + batch, "head * n + batch"),
+        (batch * heads + head % (heads // kv_heads), "batch * heads + head % group"),
+    ):
+        if bool((row == right).all()) or int(row.max()) >= n * heads:
+            continue
+        wrong, head_of = (row != right).nonzero()[0].tolist()
+        for names, lse_of, delta_of in (
+            ("lse and delta", row, row),
+            ("lse", row, None),
+            ("delta", None, row),
+        ):
+            read, its = int(row[wrong, head_of]), int(right[wrong, head_of])
+            words = (
+                f"Of {names} [n, heads, tq] the row {told} is read: head {head_of} of sequence {wrong} "
+                f"gets row {read}, and its own is row {its}, batch * heads + head."
+            )
+            found.append((words, partial(_of_row, given, grad_out, at, lse_of, delta_of)))
+    return found
+
+
+def _of_row(
+    given: Problem, grad_out: Tensor, at: int, lse_of: Tensor | None, delta_of: Tensor | None
+) -> Tensor:
+    return gradients(given, grad_out, given.seen(), lse_of=lse_of, delta_of=delta_of)[at]
+
+
 def why_of_gradient(
     given: Problem, grad_out: Tensor, name: str, got: Tensor, right: Tensor, done: Products
 ) -> str:
@@ -289,4 +346,6 @@ def why_of_gradient(
         # Of one head on one key head the first is all.
     if name != "dq" and given.q.shape[2] > given.k.shape[2]:
         siblings += [(words, partial(_of_one, given, grad_out, at, head)) for head, words in ONE]
+    if given.q.shape[0] * given.q.shape[2] > 1:
+        siblings += _of_rows(given, grad_out, at)
     return fitting(got, right, siblings)

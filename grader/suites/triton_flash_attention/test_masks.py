@@ -7,7 +7,8 @@ from types import ModuleType
 import torch
 from hypothesis import given
 
-from grader.kit import Mismatch, examples, expect, task
+from grader.kit import Mismatch, examples, expect, start_script, task
+from grader.kit.expect import claiming
 from grader.suites.triton_flash_attention.checks import (
     expect_forward,
     expect_kept_only,
@@ -27,6 +28,24 @@ from grader.suites.triton_flash_attention.problems import (
 from grader.suites.triton_flash_attention.spans import counting, expect_spans
 
 OFFSET = "Query j stands at position tk - tq + j: the queries are the last ones."
+
+
+LIMITS = (
+    ((0, 31), 96, None), ((64, 95), 96, None), ((70, 101), 102, None), ((-20, 11), 40, None),
+    ((-40, -9), 40, None), ((7, 7), 8, None),
+    ((64, 95), 96, 20), ((64, 95), 96, 64), ((64, 95), 96, 200), ((70, 101), 102, 50),
+    ((-5, 26), 40, 10), ((15, 46), 47, 1), ((30, 61), 62, None),
+    ((31, 62), 63, None), ((17, 48), 49, None), ((64, 95), 96, 33), ((31, 62), 63, 40),
+    ((900, 931), 932, 700),
+)  # fmt: skip
+"""(positions of the first and the last query of a tile, tk, window)"""
+
+
+@task("10.2")
+def test_the_limits_of_the_walk(part: ModuleType) -> None:
+    """`visible_keys` says which tiles a query tile visits, and which of them need no mask."""
+    for tile, tk, window in LIMITS:
+        expect_limits(part, "visible_keys", tile, tk - tile[0], tk, window, 16)
 
 
 @task("10.2")
@@ -93,24 +112,6 @@ def share_of_forward(part: ModuleType, given_problem: Problem, work: Work) -> fl
     return work.flops / max(forward(part, without_masks(given_problem), "10.2")[2].flops, 1)
 
 
-LIMITS = (
-    ((0, 31), 96, None), ((64, 95), 96, None), ((70, 101), 102, None), ((-20, 11), 40, None),
-    ((-40, -9), 40, None), ((7, 7), 8, None),
-    ((64, 95), 96, 20), ((64, 95), 96, 64), ((64, 95), 96, 200), ((70, 101), 102, 50),
-    ((-5, 26), 40, 10), ((15, 46), 47, 1), ((30, 61), 62, None),
-    ((31, 62), 63, None), ((17, 48), 49, None), ((64, 95), 96, 33), ((31, 62), 63, 40),
-    ((900, 931), 932, 700),
-)  # fmt: skip
-"""(positions of the first and the last query of a tile, tk, window)"""
-
-
-@task("10.2")
-def test_the_limits_of_the_walk(part: ModuleType) -> None:
-    """`visible_keys` says which tiles a query tile visits, and which of them need no mask."""
-    for tile, tk, window in LIMITS:
-        expect_limits(part, "visible_keys", tile, tk - tile[0], tk, window, 16)
-
-
 @task("10.2")
 def test_tiles_above_the_diagonal_are_not_visited(part: ModuleType) -> None:
     """Of 256 queries over 256 keys, the half above the diagonal is not computed, and not read."""
@@ -162,6 +163,14 @@ def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
         why = "h % kv_heads would give 1, 2, 1, 2, 1, 2, and h itself is beyond the key heads."
         what = "what 6 heads get from key heads whose values are 1 and 2"
         raise Mismatch(what, "[1, 1, 1, 2, 2, 2]", str(got), why)
+    with claiming(
+        "Head h reads key head h // group: with 30 heads on 3, heads 0 to 9 read the first."
+    ):
+        expect_thirty_heads(part)
+
+
+def expect_thirty_heads(part: ModuleType) -> None:
+    start_script()
     out, _, _ = forward(part, heads_of([1.0, 2.0, 3.0], 30), "10.3")
     why = "10 heads in a row share a key head: any number may, and there may be any number of key heads."
     for head, value in enumerate(out[0, 0, :, 0].tolist()):

@@ -32,7 +32,9 @@ from grader.kit.script import show
 from grader.kit.siblings import telling
 from grader.kit.triton_watch import Access, Seen, watching
 from grader.suites.triton_paged_attention.helpers import listening
+from grader.suites.triton_paged_attention.looked_up import explain
 from grader.suites.triton_paged_attention.siblings import why_of
+from grader.suites.triton_paged_attention.traced import LATEST, begin
 from yaie.core.batch import AttentionSpec
 
 MASK_WHY = (
@@ -41,25 +43,17 @@ MASK_WHY = (
     "scores there -inf."
 )
 
-EMPTY_WHY = (
-    "A slot without a key is read where a lane behind the last key has no mask, where a part ends "
-    "behind its sequence, or where the row in the block is not position % block_size. What is there is "
-    "NaN, and 0 * NaN is NaN: mask the loads of keys and of values, and give the scores there -inf."
+BEHIND_WHY = (
+    "What lies behind a sequence's last key is NaN here, and 0 * NaN is NaN: mask the loads of keys and "
+    "of values there."
 )
-TABLE_WHY = (
-    "A table has one entry for each block, not for each position: position p needs entry "
-    "p // block_size. What lies behind the entries of a sequence is not looked up: mask positions "
-    "behind its last key."
+SLOT_WHY = (
+    "Position p lies in the block of table entry p // block_size, in its slot p % block_size."
 )
-SPARE_WHY = " In prefill, a tile that has no queries has no keys either."
-BEFORE_TABLE_WHY = (
-    "An entry before the first was looked up. No key has a position below 0, "
-    "however long the window is."
-)
-QUERY_WHY = (
-    "load_rows is told which rows are real, and of which token and head: by group_heads in decode, by "
-    "your prefill_kernel in prefill. If its mask is right, look there."
-)
+
+
+MOST_NUMBERS = 16
+"""Lengths that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +80,18 @@ class Case:
         spec = self.spec
         given = [f"{n}={show(getattr(spec, n))}" for n in ("window", "softcap", "sinks")]
         given = [text for text in given if not text.endswith("=None")]
-        chunks = "" if self.queries is None else f"{self.queries} queries of "
+        chunks = "" if self.queries is None else f"{_cut(self.queries)} queries of "
         block_size, heads = self.pool.key_blocks.shape[1], self.q.shape[1]
-        what = f"{chunks}sequences of {self.lens} keys, blocks of {block_size}, "
+        what = f"{chunks}sequences of {_cut(self.lens)} keys, blocks of {block_size}, "
         what += f"{heads} heads on {self.kv_heads}, head size {self.q.shape[2]}"
         return ", ".join([what, f"scale={spec.scale:g}", *given])
+
+
+def _cut(numbers: list[int]) -> str:
+    """As a list, or the beginning of a long one."""
+    if len(numbers) <= MOST_NUMBERS:
+        return str(numbers)
+    return f"{str(numbers[:MOST_NUMBERS])[:-1]}, ..., {len(numbers)} in all]"
 
 
 def make_case(
@@ -155,8 +156,8 @@ def attend(
         part.PagedAttention() if splits is None else part.PagedAttention(splits=splits), "attention"
     )
     pool = case.pool
-    more = "" if case.queries is None else SPARE_WHY
-    with listening(part), table_explained(more), watching(record=True) as seen:
+    with listening(part), outside_explained(), watching(record=True) as seen:
+        begin(case, seen)
         if case.queries is None:
             bound = max(case.lens, default=0)
             out = attention.decode(
@@ -180,19 +181,17 @@ def attend(
                 case.spec,
                 max_query_len=max(case.queries, default=0),
             )
+    LATEST.is_over = True
     return out, seen
 
 
 @contextmanager
-def table_explained(more: str) -> Iterator[None]:
-    """A table is read outside for reasons of its own. more: of those, at the end."""
+def outside_explained() -> Iterator[None]:
+    """For what is read outside of a table or of q."""
     try:
         yield
     except Fault as fault:
-        if "of block_tables" in fault.problem:
-            fault.why = BEFORE_TABLE_WHY if "element -" in fault.problem else TABLE_WHY + more
-        elif " of q, " in fault.problem:
-            fault.why = f"{fault.why} {QUERY_WHY}".strip()
+        explain(fault)
         raise
 
 
@@ -263,7 +262,42 @@ def expect_no_empty_slot_read(case: Case, seen: Seen, what: str) -> None:
                 block, rest = divmod(offset, blocks.stride(0))
                 place = f"slot {rest // blocks.stride(1)} of block {block} of the {name}"
                 who = f"program {access.program} of {access.kernel}"
-                raise Mismatch(f"{what}: {who} reads {place}, where no key lies", why=EMPTY_WHY)
+                told = f"{what}: {who} reads {place}, where no key lies"
+                if position := _unread(case, seen, blocks):
+                    raise Mismatch(f"{told}; no program reads {position}", why=SLOT_WHY)
+                raise Mismatch(told, why=_behind(case, access.program) or BEHIND_WHY)
+
+
+def _behind(case: Case, program: tuple[int, ...]) -> str:
+    """Of a program of a decode whether it was given more keys than its sequence has."""
+    found = LATEST.programs.get(program)
+    if case.queries is not None or found is None or program[2] >= len(case.lens):
+        return ""
+    length = case.lens[program[2]]
+    for start, end in (*found.unmasked, *found.masked):
+        if end > length:
+            return (
+                f"attend_keys gets the keys {start} to {end - 1}; the sequence has {length} keys."
+            )
+    return ""
+
+
+def _unread(case: Case, seen: Seen, blocks: Tensor) -> str:
+    """The first key of a decode that no program reads, "" if there is none."""
+    if case.queries is not None or case.spec.window is not None:
+        return ""
+    done: set[int] = set()
+    for access in seen.accesses:
+        if access.deed == "reads" and access.origin.begin == blocks.data_ptr():
+            done.update(access.elements.tolist())
+    size = blocks.shape[1]
+    for row, length in enumerate(case.lens):
+        for p in range(length):
+            block = int(case.pool.block_tables[row, p // size])
+            if block * blocks.stride(0) + p % size * blocks.stride(1) not in done:
+                where = f"where position {p} of sequence {row} lies"
+                return f"slot {p % size} of block {block}, {where}"
+    return ""
 
 
 def expect_written(out: Tensor, seen: Seen, what: str, why: str) -> None:
@@ -343,7 +377,7 @@ def expect_own_entries_read(case: Case, seen: Seen) -> None:
                 entry * size < case.lens[row],
                 f"entry {entry} of table {row} is looked up, whose sequence has {case.lens[row]} keys "
                 f"in blocks of {size}",
-                why=f"A lane whose position is the number of keys is behind them. {TABLE_WHY}",
+                why="A lane whose position is the number of keys is behind them: mask it, too.",
             )
 
 

@@ -18,5 +18,5 @@ def pytest_pyfunc_call() -> Generator[None, Any, Any]:
         said, rule = told()
         if said:
             error.problem = f"{said}. {error.problem[:1].upper()}{error.problem[1:]}"
-            error.why = rule
+            error.why = error.why if rule is None else rule
         raise

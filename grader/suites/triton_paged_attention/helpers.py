@@ -1,4 +1,4 @@
-"""What `group_heads` and `part_of` gave in the latest call, where it is not what they promise.
+"""What a part's functions gave or were given in the latest call, where it is not what they promise.
 
 A wrong head or a part that is missing shows in another function, as an index outside of a tensor or as
 a number that is off. A part of another make, without these functions, is not looked at.
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
+
+from grader.suites.triton_paged_attention import prefills, traced
 
 NEIGHBOURS = "The heads of a group are neighbours: query head h reads key head h // GROUP."
 MOST_SHOWN = 4
@@ -31,6 +33,7 @@ LATEST: dict[str, list[Call]] = {"group_heads": [], "part_of": []}
 
 
 def forget() -> None:
+    traced.forget()
     for calls in LATEST.values():
         calls.clear()
 
@@ -46,6 +49,9 @@ def listening(part: ModuleType) -> Iterator[None]:
             for name, calls in LATEST.items():
                 if hasattr(function := vars(module).get(name), "fn"):
                     stack.enter_context(patch.object(module, name, _noted(function, calls)))
+            for name in traced.NAMES:
+                if hasattr(function := vars(module).get(name), "fn"):
+                    stack.enter_context(patch.object(module, name, traced.noted(name, function)))
         yield
 
 
@@ -69,13 +75,15 @@ def _numbers(value: Any) -> Any:
     return numbers[0] if data.size == 1 else numbers
 
 
-def told() -> tuple[str, str]:
-    """The first result that is wrong, and a rule; "" if none is."""
+def told() -> tuple[str, str | None]:
+    """What is wrong first, "" if nothing is; and a rule, None if the check's own words are one."""
     try:
         heads = (_of_heads(call) for call in LATEST["group_heads"])
         if found := next(filter(None, heads), ""):
             return found, NEIGHBOURS
-        return _of_parts(LATEST["part_of"]), ""
+        if found := _of_parts(LATEST["part_of"]):
+            return found, ""
+        return prefills.told()
     except Exception:  # noqa: BLE001, of another make: its arguments mean something else
         return "", ""
 
@@ -103,6 +111,11 @@ def _of_parts(calls: list[Call]) -> str:
     """Of tensors of parts, which the kernel that joins them has."""
     for call in calls:
         start, end, split, splits, tile = call.given
+        lists = [x if isinstance(x, list) else [x] for x in call.gave]
+        for first, last in zip(*lists, strict=True):
+            if first < end < last:
+                part = f"part_of gives a part of the keys {start}..{end} the keys {first}..{last}"
+                return f"{part}: no part ends behind {end}"
         if not isinstance(split, list) or len(split) < splits:
             continue  # one part alone, or a join that does not ask for all of them
         first, last = call.gave

@@ -81,6 +81,22 @@ def _of_spec(case: Any) -> list[Sibling]:
             ("The sinks are scaled like products: they are logits already.",
              changed(sinks=spec.sinks * spec.scale)),
         ]  # fmt: skip
+    if case.pool.block_tables.shape[1] > 1 and len(case.lens):
+        first = case.pool.block_tables[:, :1]
+        tables = first + torch.arange(case.pool.block_tables.shape[1], dtype=first.dtype)
+        words = (
+            "The blocks of a sequence are taken one behind the other from its table's first entry on: "
+            "they lie anywhere in the pool, each where its own entry says."
+        )
+        pool = replace(case.pool, block_tables=tables)
+        found.append((words, lambda: torch.as_tensor(replace(case, pool=pool).exact())))
+        size = case.pool.key_blocks.shape[1]
+        found += [
+            ("From the second tile on, each is read from the blocks of the tile before.",
+             partial(_a_tile_late, case, tile // size))
+            for tile in TILES
+            if tile % size == 0 and max(case.lens) > tile
+        ]  # fmt: skip
     heads, group = case.q.shape[1], case.q.shape[1] // case.kv_heads
     if group > 1:
         # Head h must read h // group: what it reads of h % kv_heads is what another head should.
@@ -93,6 +109,13 @@ def _of_spec(case: Any) -> list[Sibling]:
         )
         found.append((words, lambda: torch.as_tensor(replace(case, q=back).exact())[:, place]))
     return found
+
+
+def _a_tile_late(case: Any, blocks: int) -> Tensor:
+    """blocks: of a tile."""
+    tables = case.pool.block_tables.clone()
+    tables[:, blocks:] = case.pool.block_tables[:, :-blocks]
+    return torch.as_tensor(replace(case, pool=replace(case.pool, block_tables=tables)).exact())
 
 
 def _of_padding(case: Any) -> list[Sibling]:

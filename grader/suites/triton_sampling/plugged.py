@@ -101,12 +101,14 @@ def _about_the_first(got: list[int], right: list[int], logits: Tensor, batch: Sa
         noise = gumbel_noise(batch.seeds[row : row + 1], batch.steps[row : row + 1], len(values))
         values = values / heat + noise[0]
         what = f"in row {row} logit / temperature + noise"
-    told = " and ".join(f"{values[t].item():.5g} for token {t}" for t in (got[row], right[row]))
+    one, other = (values[t].item() for t in (got[row], right[row]))
+    digits = next((d for d in (5, 8, 12) if f"{one:.{d}g}" != f"{other:.{d}g}"), 5)
+    told = f"{one:.{digits}g} for token {got[row]} and {other:.{digits}g} for token {right[row]}"
     fields: dict[str, Any] = {
         n: x[row : row + 1] if isinstance(x, Tensor) else x for n, x in _fields(batch)
     }
-    one = SamplingBatch(**fields)
-    is_out = probabilities(logits[row : row + 1], one)[0, got[row]] == 0
+    alone = SamplingBatch(**fields)
+    is_out = probabilities(logits[row : row + 1], alone)[0, got[row]] == 0
     dropped = f"; token {got[row]} is one that the filters drop" if is_out and heat > 0 else ""
     return f" ({what} is {told}{dropped})"
 

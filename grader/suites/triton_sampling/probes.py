@@ -133,13 +133,16 @@ class Wrong:
     right: float
     got: float
     rule: str
+    values: tuple[Any, ...] = ()
 
 
 def why_of(part: ModuleType, task: str) -> str:
     """What to say of the first function of a task that is wrong by itself; "" if none is."""
     if (wrong := first_wrong(part, task)) is None:
         return ""
-    said = f"gives {wrong.name} {_told(wrong.got)}, and must give {_told(wrong.right)}"
+    said = (
+        f"gives {wrong.name} {_said(wrong, wrong.got)}, and must give {_said(wrong, wrong.right)}"
+    )
     return f"Called by itself, {wrong.call} {said}. {wrong.rule}".strip()
 
 
@@ -150,8 +153,8 @@ def expect_functions(part: ModuleType, task: str) -> None:
         call = wrong.call.rstrip(",")
         raise Mismatch(
             f"called by itself, {call}: {wrong.name} is not what it must be",
-            _told(wrong.right),
-            _told(wrong.got),
+            _said(wrong, wrong.right),
+            _said(wrong, wrong.got),
             wrong.rule,
         )
 
@@ -173,7 +176,7 @@ def first_wrong(part: ModuleType, task: str) -> Wrong | None:
                 right, got = ({n: x[n] for n in ("candidate", "is_open")} for x in (right, got))
             for name, value in right.items():
                 if asked.only in ("", name) and not _alike(got[name], value):
-                    return Wrong(asked.call, name, value, got[name], asked.rule)
+                    return Wrong(asked.call, name, value, got[name], asked.rule, asked.numbers)
     return None
 
 
@@ -288,6 +291,22 @@ def _alike(got: float, right: float) -> bool:
         return got == right
     one, other = Tensor([got]).double(), Tensor([right]).double()
     return bool(torch.isclose(one, other, rtol=1e-4, atol=0, equal_nan=True))
+
+
+def _said(wrong: Wrong, value: float) -> str:
+    """A number that a function gave; of `narrow` the logit whose key it is."""
+    if wrong.call.startswith("narrow("):
+        keys = {number: _key_of(number) for number in (*wrong.values[1:], LEAST_END, MOST_END)}
+        for more, text in ((0, ""), (1, " + 1"), (-1, " - 1")):
+            for number, key in keys.items():
+                if value == key + more:
+                    return f"key_of({number:g}){text}"
+    return _told(value)
+
+
+def _key_of(number: float) -> int:
+    bits = int(torch.tensor([number]).view(I32))
+    return bits if bits >= 0 else bits ^ 0x7FFFFFFF
 
 
 def _told(value: float) -> str:

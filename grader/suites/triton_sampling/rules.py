@@ -126,6 +126,9 @@ def _judge(
     rule: str,
 ) -> Asked:
     who, next_one = _token(candidate), _token(following)
+    if rule == KEPT:
+        most = f"p * total = {p * total:g}"
+        rule += f" Here they have {mass:g}, and {most}: it is {'not ' * is_open}less."
     numbers = f"low={low:g}, total={total:g}, p={p:g}, mass={mass:g}"
     call = (
         f"judge(candidate={who}, {numbers}, following={next_one}), where the logit of token i is i,"
@@ -147,7 +150,9 @@ NARROWED = [
     _narrow(1, 4.0, 2.0,
             "1 logit reaches the pivot, fewer than k, and no more reach anything above the largest "
             "of the others: `missed` becomes key_of(most) + 1. `reached` stays."),
-    _narrow(2, 4.0, 2.0, "Just k logits reach the pivot: the least of them is the k-th largest.",
+    _narrow(2, 4.0, 2.0,
+            "2 logits reach the pivot, which is k and enough: `reached` becomes the key of the least of "
+            "them, the k-th largest.",
             only="reached"),
 ]  # fmt: skip
 

@@ -117,11 +117,23 @@ def test_penalties_are_applied_once(part: ModuleType) -> None:
     batch.penalties = PenaltyBatch(torch.tensor([0.75, 1.5]), off, off + 1, said, none)
     why = "Subtracted once from the 3, 0.75 leaves 2.25, which is still the largest, and 1.5 leaves 1.5."
     told = f"{what} presence penalty of 0.75 and of 1.5"
-    expect_draws(part, TASK, logits.clone(), batch, told, why=why)
+    with telling(lambda: of_penalties(part, logits, batch, torch.tensor([0.75, 1.5]))):
+        expect_draws(part, TASK, logits.clone(), batch, told, why=why)
     batch.penalties = PenaltyBatch(off, off, torch.tensor([1.25, 2.0]), said * 0, said > 0)
     why = "A repetition penalty divides, and is about tokens of the prompt too, before one is generated."
     told = f"{what} repetition penalty of 1.25 and of 2"
-    expect_draws(part, TASK, logits, batch, told, why=why)
+    with telling(lambda: UNREAD if are_without(part, logits, batch) else ""):
+        expect_draws(part, TASK, logits.clone(), batch, told, why=why)
+
+
+def of_penalties(part: ModuleType, logits: Tensor, batch: SamplingBatch, presence: Tensor) -> str:
+    """Which other number of times the penalties of greedy rows are applied."""
+    if are_without(part, logits, batch):
+        return f"{UNREAD} Every row is greedy here: penalties change these, too."
+    said = batch.penalties.output_counts if batch.penalties is not None else logits
+    twice = (logits - 2 * presence[:, None] * said).argmax(1).tolist()
+    is_twice = draw_tokens(part, TASK, logits.clone(), batch)[0] == twice
+    return "Both rows draw what penalties give that are subtracted twice." if is_twice else ""
 
 
 @task(TASK)
