@@ -44,8 +44,7 @@ MASK_WHY = (
 )
 
 BEHIND_WHY = (
-    "What lies behind a sequence's last key is NaN here, and 0 * NaN is NaN: mask the loads of keys and "
-    "of values there."
+    "What lies behind a sequence's last key is NaN here, and 0 * NaN is NaN: mask the load of the"
 )
 SLOT_WHY = (
     "Position p lies in the block of table entry p // block_size, in its slot p % block_size."
@@ -218,11 +217,12 @@ def expect_attention(
 
 
 def of_nan(case: Case, out: Tensor, seen: Seen, what: str, why: str) -> str:
-    """Raises if NaN was read, or if something was never written. Otherwise `why` with what is left."""
+    """Raises if NaN was read, or if something was never written. Otherwise `why`, if it fits."""
     expect_no_empty_slot_read(case, seen, what)
     expect_written(out, seen, what, why)
     expect_only_written_is_read(case, seen, what, why)
-    return f"{why} All was written, and only keys and values that are there were read."
+    computed = "All was written, and only keys and values that are there were read: it is computed."
+    return computed if why in ("", MASK_WHY) else why
 
 
 @contextmanager
@@ -265,7 +265,7 @@ def expect_no_empty_slot_read(case: Case, seen: Seen, what: str) -> None:
                 told = f"{what}: {who} reads {place}, where no key lies"
                 if position := _unread(case, seen, blocks):
                     raise Mismatch(f"{told}; no program reads {position}", why=SLOT_WHY)
-                raise Mismatch(told, why=_behind(case, access.program) or BEHIND_WHY)
+                raise Mismatch(told, why=_behind(case, access.program) or f"{BEHIND_WHY} {name}.")
 
 
 def _behind(case: Case, program: tuple[int, ...]) -> str:

@@ -81,6 +81,13 @@ def _of_spec(case: Any) -> list[Sibling]:
             ("The sinks are scaled like products: they are logits already.",
              changed(sinks=spec.sinks * spec.scale)),
         ]  # fmt: skip
+        heads, group = case.q.shape[1], case.q.shape[1] // case.kv_heads
+        if group > 1:
+            of = torch.arange(heads) // group
+            words = (
+                "Query head h has the sink number h // group here. Every query head has its own."
+            )
+            found.append((words, changed(sinks=spec.sinks[of])))
     if case.pool.block_tables.shape[1] > 1 and len(case.lens):
         first = case.pool.block_tables[:, :1]
         tables = first + torch.arange(case.pool.block_tables.shape[1], dtype=first.dtype)

@@ -133,7 +133,7 @@ def of_penalties(part: ModuleType, logits: Tensor, batch: SamplingBatch, presenc
     said = batch.penalties.output_counts if batch.penalties is not None else logits
     twice = (logits - 2 * presence[:, None] * said).argmax(1).tolist()
     is_twice = draw_tokens(part, TASK, logits.clone(), batch)[0] == twice
-    return "Both rows draw what penalties give that are subtracted twice." if is_twice else ""
+    return "Both rows draw what they draw with penalties subtracted twice." if is_twice else ""
 
 
 @task(TASK)
