@@ -285,9 +285,7 @@ def test_most_threads_turn_something(part: ModuleType) -> None:
     kernels, positions = kernels_of(part), torch.zeros(1024, dtype=torch.int64)
     q, k = torch.zeros(1024, 2, 64, dtype=BF16), torch.zeros(1024, 2, 64, dtype=BF16)
     launches = launches_of(lambda: kernels.rope(q, k, positions, *rotary_tables(2, 32)))
-    what = "rope of 1,024 tokens of 4 heads of 64"
-    expect_grid_fits(launches, 1024 * 4 * 4, what, most=6)
-    expect_two_warps(launches, what)
+    expect_grid_fits(launches, 1024 * 4 * 4, "rope of 1,024 tokens of 4 heads of 64", most=6)
 
 
 @task("14.5")
@@ -308,6 +306,15 @@ def test_many_tokens_fit_a_grid(part: ModuleType) -> None:
         dry.rope(q, k, torch.zeros(tokens, dtype=torch.int64), *QUARTER)
 
     expect_launched(launch, 100_000)
+
+
+@task("14.5")
+def test_blocks_of_few_heads_take_several_tokens(part: ModuleType) -> None:
+    """Where a token has few heads, a block has two warps or more all the same."""
+    kernels, positions = kernels_of(part), torch.zeros(1024, dtype=torch.int64)
+    q, k = torch.zeros(1024, 2, 64, dtype=BF16), torch.zeros(1024, 2, 64, dtype=BF16)
+    launches = launches_of(lambda: kernels.rope(q, k, positions, *rotary_tables(2, 32)))
+    expect_two_warps(launches, "rope of 1,024 tokens of 4 heads of 64")
 
 
 @task("14.5")
