@@ -95,8 +95,10 @@ def filed(part: ModuleType, *inserts: Insert) -> tuple[Any, list[Any]]:
         rely(existing == naive.insert(token_ids, blocks))
         rely(quietly(tree).path_blocks(node) == naive.peek(token_ids, len(blocks)))
         nodes.append(node)
-    for token_ids, blocks in inserts:
-        rely(quietly(tree).peek(token_ids, len(blocks)) == naive.peek(token_ids, len(blocks)))
+    for node, (token_ids, blocks) in zip(nodes, inserts, strict=True):
+        path = naive.peek(token_ids, len(blocks))
+        rely(quietly(tree).peek(token_ids, len(blocks)) == path)
+        rely(quietly(tree).path_blocks(node) == path)
     rely(sorted(quietly(tree).all_blocks()) == sorted(naive.evictable()))
     rely(is_sound(tree))
     return tree, nodes
@@ -147,16 +149,20 @@ def splits_work(part: ModuleType) -> bool:
     """Whether split cuts nodes that are not locked, with and without children, and changes no more."""
     for longer in ([], [3, 3]):
         tree = part.RadixTree(2)
+        _, beside = tree.insert([5, 5, 6, 6], [20, 21])
         _, node = tree.insert([1, 1, 2, 2], [10, 11])
         tree.insert([1, 1, 2, 2, *longer], [0, 0, *longer[1:]])
         tree.match_prefix([9, 9], 1)  # time goes by
         if not is_sound(tree):
             return True  # before anything is split
+        later_nodes_differ(tree.split(beside, 1))
         upper = tree.split(node, 1)
         later_nodes_differ(upper)
         paths = tree.path_blocks(upper), tree.path_blocks(node)
         found = tree.peek([1, 1, 2, 2, 3, 3], 3)
         if paths != ([10], [10, 11]) or found != [10, 11, *longer[1:]] or not is_sound(tree):
+            return False
+        if tree.peek([5, 5, 6, 6], 2) != [20, 21] or tree.path_blocks(beside) != [20, 21]:
             return False
     return True
 
