@@ -62,7 +62,8 @@ class RadixTree(Protocol):
     def split(self, node: Any, num_blocks: int) -> Any:
         """Cut a node after `num_blocks` blocks; returns the new upper node.
 
-        `node` keeps its identity and becomes the lower half, so locks on it stay right.
+        `node` keeps its identity and becomes the lower half, so locks on it stay right. Costs what the
+        node has of tokens and blocks, whatever is beside or below it.
         """
         ...
 
