@@ -28,9 +28,14 @@ def noted(part: Any, check: Callable[[Any], None]) -> None:
     own = part.KVCacheManager
     if not all(hasattr(own(BlockManager(1, 1), None), name) for name in GIVEN):
         return
-    mixed = type(own.__name__, (own,), {"is_pending": KVCacheManager.is_pending})
+    lent: dict[str, Any] = {"is_pending": KVCacheManager.is_pending}
     try:
-        check(SimpleNamespace(KVCacheManager=mixed))
+        try:
+            check(SimpleNamespace(KVCacheManager=type(own.__name__, (own,), lent)))
+        except NotImplementedError:  # `commit` may be open still, which comes after `allocate`
+            start_script()
+            lent["commit"] = KVCacheManager.commit
+            check(SimpleNamespace(KVCacheManager=type(own.__name__, (own,), lent)))
     except Exception as error:
         script = current_script()
         script.settle()
