@@ -63,20 +63,19 @@ class Beside(Watching):
             name = SPOKEN.get(name, name.strip("_"))
             where = f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}"
             given = args[0] if args else None
-            is_tensor = isinstance(given, Tensor)
-            has_gaps = is_tensor and not given.is_contiguous()
-            is_integer = is_tensor and not given.dtype.is_floating_point
+            has_gaps = isinstance(given, Tensor) and not given.is_contiguous()
+            is_integer = isinstance(given, Tensor) and not given.dtype.is_floating_point
             operation = Operation(name, _expression(frame), where, has_gaps, is_integer)
             self.operations.append(operation)
         return func(*args, **(kwargs or {}))
 
     def _part_calling(self) -> FrameType | None:
         """The part's frame; None where it is the interpreter, which copies what a launch is given."""
-        frame: Any = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(2)
         while frame is not None:
             file = frame.f_code.co_filename
             if file.startswith(self._folder):
-                return frame  # type: ignore[no-any-return]
+                return frame
             if file.endswith("interpreter.py"):
                 return None
             frame = frame.f_back
@@ -132,9 +131,9 @@ def _is_view(func: Any) -> bool:
 def _expression(frame: FrameType) -> str:
     """The source of the call that a frame is in."""
     code = frame.f_code
-    place = next(islice(code.co_positions(), frame.f_lasti // 2, None), None)
-    if place is None:
+    if not hasattr(code, "co_positions"):  # Python 3.10
         return ""
+    place = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
     first, last, begin, end = place
     if first is None or last is None or begin is None or end is None:
         return ""

@@ -145,7 +145,10 @@ def test_white_space_counts(part: ModuleType) -> None:
 
 
 def which_is_late(
-    part: ModuleType, stops: list[str], pieces: list[str], right: list[tuple[str, str | None]]
+    part: ModuleType,
+    stops: Sequence[str],
+    pieces: Sequence[str],
+    right: Sequence[tuple[str, str | None]],
 ) -> str:
     """Of text that is held back without need, and comes at the end."""
     checker, naive = part.StopChecker(stops), NaiveStopChecker(stops)
