@@ -127,6 +127,8 @@ def outside(evidence: Evidence, address: int) -> Fault:
         return Fault(f"{evidence.deed} {where}.", why=OUTSIDE_WHY + more)
     if told := _gathered(evidence):
         return Fault(f"{evidence.deed} {where}. {told}", why=evidence.why or STRIDE_WHY)
+    if told := _of_one_index(evidence):
+        return Fault(f"{evidence.deed} {where}. {told}", why=evidence.why or STRIDE_WHY)
     begins = _begins(evidence, address, offset) if is_gap else ""
     why = evidence.why or f"{EITHER_WHY}{_given(evidence)}"
     return Fault(f"{evidence.deed} {where}.{begins}", why=why)
@@ -141,6 +143,25 @@ def _given(evidence: Evidence) -> str:
         if "stride" in name.lower() and len(axes) == 1:
             found.append(f"{name} is {evidence.origin.name}'s stride of dimension {axes[0]}")
     return f" Of the launch's numbers, {', '.join(found[:MOST_NAMES])}." if found else ""
+
+
+def _of_one_index(evidence: Evidence) -> str:
+    """Of lanes that go by the stride of a dimension with one index, and of which a mask lets as many
+    through as another dimension has."""
+    origin = evidence.origin
+    pairs = list(zip(origin.shape, origin.stride, strict=True))
+    for axis, step in _lane_steps(evidence):
+        rest = tuple(other for other in range(evidence.active.ndim) if other != axis)
+        count = int(evidence.active.any(axis=rest).sum())
+        meant = [a for a, (size, _) in enumerate(pairs) if size == count > 1]
+        taken = [a for a, (size, stride) in enumerate(pairs) if size == 1 and stride == step]
+        is_cut = count < evidence.active.shape[axis]
+        if is_cut and len(meant) == len(taken) == 1 and step != (own := pairs[meant[0]][1]):
+            return (
+                f"Neighbouring lanes of the tile are {step} elements apart. The mask lets {count} "
+                f"of them through, one for each index of dimension {meant[0]}, whose stride is {own}."
+            )
+    return ""
 
 
 def _gathered(evidence: Evidence) -> str:

@@ -28,6 +28,7 @@ NORMALIZED = (
     "This is the text in Unicode's normal form {forms}. A client gets it as the model wrote it."
 )
 LEFT_OUT = "{names} {are} left out. A client gets the text as the model wrote it."
+HELD_BACK = "{text!r} is held back. No stop string begins with it: it is shown at once."
 TOO_EARLY = "The text before the stop string belongs to the answer, up to its last character."
 
 MOST_MISSING = 4
@@ -106,6 +107,23 @@ def of_pushes(
         if len(apart) == len(pieces) == 1 and apart[0][1].startswith(apart[0][0]):
             return _shown_behind(*apart[0], str(got[0][1]), pieces[0])
     return otherwise
+
+
+def held_back(
+    stops: Sequence[str], got: Sequence[Push], right: Sequence[Push], rest: str, right_rest: str
+) -> str:
+    """Which text comes later than it could, if all of it comes; else "". rest: what flush returned."""
+    shown, due = ("".join(text for text, _ in pushes) for pushes in (got, right))
+    if shown + rest != due + right_rest or [s for _, s in got] != [s for _, s in right]:
+        return ""
+    shown = due = ""
+    for (text, _), (whole, _) in zip(got, right, strict=True):
+        shown, due = shown + text, due + whole
+        if shown != due:
+            late = due[len(shown) :]
+            is_late = due.startswith(shown) and not any(stop.startswith(late) for stop in stops)
+            return HELD_BACK.format(text=late) if is_late else ""
+    return ""
 
 
 def _shown_behind(right: str, text: str, stop: str, piece: str) -> str:

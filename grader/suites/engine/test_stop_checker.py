@@ -13,7 +13,7 @@ from grader.kit import count_calls, examples, expect, expect_equal, note, start_
 from grader.kit.expect import claiming
 from grader.kit.siblings import telling
 from grader.suites.engine.naive_stop import NaiveStopChecker
-from grader.suites.engine.pieces import changed, of_pushes
+from grader.suites.engine.pieces import changed, held_back, of_pushes
 from yaie.core.contracts import StopChecker
 
 BOUNDARY = (
@@ -135,12 +135,27 @@ def test_white_space_counts(part: ModuleType) -> None:
         start_script()
         found = checked(part, ["\n\nUser:"], pieces)
         # A space that is stripped looks like a character that is lost at the border.
-        expect_equal(found, right, "each push", why=SPACES)
+        with telling(partial(which_is_late, part, ["\n\nUser:"], pieces, right)):
+            expect_equal(found, right, "each push", why=SPACES)
     start_script()
     right = [("one\r", None), ("\ntwo e\u0301\r", None)]
     found = checked(part, ["\n\nUser:"], ["one\r", "\ntwo e\u0301\r\n"])
     with claiming(AS_WRITTEN), telling(lambda: changed(*map(texts_of, (found, right)))):
         expect_equal(found, right, "each push")
+
+
+def which_is_late(
+    part: ModuleType,
+    stops: Sequence[str],
+    pieces: Sequence[str],
+    right: Sequence[tuple[str, str | None]],
+) -> str:
+    """Of text that is held back without need, and comes at the end."""
+    checker, naive = part.StopChecker(stops), NaiveStopChecker(stops)
+    found = [checker.push(piece) for piece in pieces]
+    for piece in pieces:
+        naive.push(piece)
+    return held_back(stops, found, right, checker.flush(), naive.flush())
 
 
 @task("7.2")

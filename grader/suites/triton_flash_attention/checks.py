@@ -1,6 +1,8 @@
 """What must hold of a part's answer to a problem."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
@@ -11,6 +13,7 @@ from torch import Tensor
 from grader.kit import Mismatch, expect
 from grader.kit.far import far
 from grader.kit.kernels import expect_near, random
+from grader.kit.script import current_script, resume_script, start_script
 from grader.kit.siblings import telling
 from grader.suites.triton_flash_attention.problems import (
     F16,
@@ -51,6 +54,30 @@ def expect_forward(
         right, got = (f"{x[place].item():.6g}" for x in (exact_lse, lse))
         raise Mismatch(f"lse of {what} at {list(place)}", right, got, why)
     return work
+
+
+@contextmanager
+def unshown() -> Iterator[None]:
+    """What is called inside does not stand in the report's list of calls."""
+    script = current_script()
+    script.settle()
+    start_script(is_example=True)
+    try:
+        yield
+    finally:
+        current_script().settle()
+        resume_script(script)
+
+
+def why_of_nothing(part: ModuleType, given: Problem, grades: str) -> str:
+    """Why queries that see nothing, and they alone, come out as NaN: "" if they do not."""
+    with unshown():
+        lost = forward(part, given, grades)[0].isnan().all(dim=3)
+        # Here each query sees a key, and many see none in the first tile.
+        late = forward(part, problem(64, 64, causal=True, window=3), grades)[0]
+    if not torch.equal(lost, ~given.seen().any(dim=1)[None, :, None].expand_as(lost)):
+        return ""
+    return NOTHING_YET if late.isnan().any() else DIVIDED
 
 
 def expect_whole_tiles(work: Work, grades: str) -> None:
@@ -127,6 +154,13 @@ def expect_gradients(
     return work
 
 
+NOTHING_YET = (
+    "A query that has seen nothing has a peak of -inf, and -inf - (-inf) is NaN: subtract 0 there."
+)
+DIVIDED = (
+    "out is 0 / 0 there: total is 0 for a query that sees nothing, so do not divide by it. Queries that "
+    "see keys in a later tile alone come out as numbers, so the peak of -inf is not what makes the NaN."
+)
 EMPTY = (
     "A query that sees nothing has an lse of -inf, and exp(score - (-inf)) is inf: its probabilities "
     "are 0."

@@ -9,11 +9,13 @@ from hypothesis import given
 from grader.kit import examples, expect, expect_equal, start_script, task
 from grader.kit.expect import claiming
 from grader.kit.kernels import random
+from grader.kit.siblings import telling
 from grader.suites.triton_flash_attention.checks import (
     expect_far,
     expect_forward,
     expect_lse,
     expect_whole_tiles,
+    why_of_nothing,
 )
 from grader.suites.triton_flash_attention.problems import (
     BF16,
@@ -207,7 +209,9 @@ def test_a_query_before_all_keys(part: ModuleType) -> None:
         "A query that has seen nothing has a peak of -inf, and -inf - (-inf) is NaN: subtract 0 there. "
         "Its total is 0: do not divide by it, and its lse is -inf, the logarithm of that 0."
     )
-    expect_forward(part, problem(5, 2, causal=True), "10.1", "5 causal queries over 2 keys", why)
+    few = problem(5, 2, causal=True)
+    with telling(lambda: why_of_nothing(part, few, "10.1")):
+        expect_forward(part, few, "10.1", "5 causal queries over 2 keys", why)
     expect_forward(part, problem(40, 20, causal=True), "10.1", "40 causal queries over 20", why)
     late = problem(2, 40, causal=True, window=3)
     expect_forward(part, late, "10.1", "a tile in which one query sees nothing yet", why)

@@ -9,10 +9,12 @@ from hypothesis import given
 
 from grader.kit import Mismatch, examples, expect, start_script, task
 from grader.kit.expect import claiming
+from grader.kit.siblings import telling
 from grader.suites.triton_flash_attention.checks import (
     expect_forward,
     expect_kept_only,
     expect_whole_tiles,
+    unshown,
 )
 from grader.suites.triton_flash_attention.limits import expect_limits
 from grader.suites.triton_flash_attention.problems import (
@@ -25,8 +27,9 @@ from grader.suites.triton_flash_attention.problems import (
     problems,
     without_masks,
 )
-from grader.suites.triton_flash_attention.spans import counting, expect_spans
+from grader.suites.triton_flash_attention.spans import counting, expect_spans, spans
 
+ANY_NUMBER = "A block mask may have any number of rows: that of a query is query // mask_block."
 OFFSET = "Query j stands at position tk - tq + j: the queries are the last ones."
 
 
@@ -227,8 +230,26 @@ def test_every_size_of_block(part: ModuleType) -> None:
     expect_entries(part, [[0, 1, 0, 1], [1, 1, 0, 0]], 128, 250, 64, why)
     expect_entries(part, [[0, 1], [1, 0]], 150, 200, 128, why)
     expect_entries(part, [[1, 0] * 5, [0, 1] * 5], 20, 150, 16, why)
-    why = f"{why} There may be any number of rows and columns."
-    expect_entries(part, [[1, 0], [0, 1]] * 4, 128, 32, 16, why)
+    start_script()
+    why = "There may be any number of rows and columns."
+    with claiming(ANY_NUMBER), telling(lambda: row_instead(part)):
+        expect_entries(part, [[1, 0], [0, 1]] * 4, 128, 32, 16, why)
+
+
+def row_instead(part: ModuleType) -> str:
+    """Which row of a block mask is read for all queries from some row on; "" if it is not so."""
+    given_problem = counting(128, 128, block_mask=torch.eye(8, dtype=torch.bool), mask_block=16)
+    with unshown():
+        found = spans(forward(part, given_problem, "10.4")[0])[::16]
+    right = [f"{16 * row}..{16 * row + 15}" for row in range(8)]
+    first = next(row for row in range(8) if found[row] != right[row])
+    if found[first] not in right or set(found[first:]) != {found[first]} or first == 7:
+        return ""
+    instead = right.index(found[first])
+    return (
+        f"Of a mask of 8 rows, row {instead} is read for all queries from row {first} on. The row is "
+        "query // mask_block, however many there are."
+    )
 
 
 @task("10.4")

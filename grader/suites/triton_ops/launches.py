@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from grader.kit import Mismatch, expect, expect_equal, start_script, watch
-from grader.kit.beside import ALONE, Beside
+from grader.kit.beside import Beside, Operation, expect_nothing_beside
 from grader.kit.kernels import expect_near, padded_apart, random
 from grader.kit.layout import STRIDE_WHY
 from grader.kit.triton_watch import Launch, Seen, watching
@@ -26,7 +26,7 @@ HELPERS: dict[str, Any] = {"normalise": norms.normalise, "turn_heads": rope.turn
 
 LATEST: list[Launch] = []
 """Of the latest call of a test."""
-BESIDE: list[str] = []
+BESIDE: list[Operation] = []
 """Operations of PyTorch that the latest call of a test made beside its launches."""
 
 TAIL = (
@@ -120,7 +120,7 @@ def run(
     kernels = on if on is not None else watch(part.LayerKernels(), "kernels")
     with watching(record=record) as seen, Beside(part) as beside:
         got = getattr(kernels, name)(*args)
-    LATEST[:], BESIDE[:] = seen.launches, beside.names
+    LATEST[:], BESIDE[:] = seen.launches, beside.operations
     return got, seen
 
 
@@ -133,8 +133,7 @@ def goes_by_longest_row(part: ModuleType) -> bool:
 def expect_one_launch(seen: Seen, what: str, why: str) -> None:
     """seen: of the latest call. The launch is all that the device has to do."""
     expect_equal(len(seen.launches), 1, f"the launches of {what}", why=why)
-    names = ", ".join(dict.fromkeys(BESIDE))
-    expect(not BESIDE, f"{what} calls PyTorch beside its launch: {names}", why=ALONE)
+    expect_nothing_beside(BESIDE, what)
 
 
 def expect_work(got: int, most: int, what: str, why: str) -> None:

@@ -18,6 +18,10 @@ OWN = (
     "or table: something of theirs is kept in the object. Layers differ in all of these, and a weight "
     "may be loaded anew where it lies, so a call goes by its arguments alone."
 )
+IN_OBJECT = (
+    "On a fresh object this call is right, and here too without what an earlier call has left in the "
+    "object's attribute {}. A call goes by its arguments alone."
+)
 LAYERS = ((2, 6, F16, 1e-5), (3, 40, F32, 1e-2), (2, 6, F16, 0.5), (2, 6, F16, 1e-1))
 """Of each call: rows, their length, the dtype, eps."""
 TURNS = ((2, 2, 1, 2), (3, 5, 3, 3), (2, 2, 1, 2), (2, 2, 1, 2))
@@ -37,11 +41,39 @@ def on_one_object(part: ModuleType, count: int, call: Callable[[Any, int], Any],
         except Mismatch as error:
             is_told = error.why and not isinstance(error, Fault)
             if not is_told and passes(lambda: call(part.LayerKernels(), number)):
-                error.why = OWN
+                name = kept_in(part, number, call)
+                error.why = IN_OBJECT.format(name) if name else OWN
             raise
 
     expect_results_stand([lambda n=n: told(n) for n in range(count)], what)  # type: ignore[misc]
     start_script()
+
+
+def kept_in(part: ModuleType, number: int, call: Callable[[Any, int], Any]) -> str:
+    """The attribute that makes this call wrong behind those before it; "" if it is none, or several."""
+    found = []
+    for name in _left_in(part, number, call):
+        used, fresh = _used(part, number, call), vars(part.LayerKernels())
+        if name in fresh:
+            vars(used)[name] = fresh[name]
+        else:
+            vars(used).pop(name, None)
+        if passes(lambda used=used: call(used, number)):  # type: ignore[misc]
+            found.append(name)
+    return found[0] if len(found) == 1 else ""
+
+
+def _left_in(part: ModuleType, number: int, call: Callable[[Any, int], Any]) -> list[str]:
+    used = _used(part, number, call)
+    return list(vars(used)) if hasattr(used, "__dict__") else []
+
+
+def _used(part: ModuleType, number: int, call: Callable[[Any, int], Any]) -> Any:
+    """An object of its own that has had the calls before this one."""
+    kernels = part.LayerKernels()
+    for before in range(number):
+        passes(lambda before=before: call(kernels, before))  # type: ignore[misc]
+    return kernels
 
 
 def earlier(
