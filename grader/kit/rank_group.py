@@ -11,6 +11,8 @@ from grader.kit.expect import Fault
 from grader.kit.ranks import SAME_CALLS, Ranks
 from grader.kit.script import note, start_script
 
+ONE_SHAPE = "{0} takes tensors of one shape on all ranks; here the ranks hold different shapes."
+
 
 @dataclass(slots=True)
 class Call:
@@ -23,6 +25,20 @@ class Call:
     def __str__(self) -> str:
         shape, dtype = list(self.given.shape), str(self.given.dtype).removeprefix("torch.")
         return f"{self.name} of {shape} {dtype}"
+
+
+def _why_apart(made: Sequence[Call]) -> str:
+    """What calls that met lack: one name, one dtype, or one shape."""
+    name = made[0].name
+    if any(call.name != name for call in made):
+        return SAME_CALLS
+    if len({call.given.dtype for call in made}) > 1:
+        return f"{name} takes tensors of one dtype on all ranks."
+    told, shapes = ONE_SHAPE.format(name), [call.given.shape for call in made]
+    if name != "all_gather" or len({len(shape) for shape in shapes}) > 1:
+        return told
+    largest = [max(sizes) for sizes in zip(*shapes, strict=True)]
+    return f"{told} Pad to the largest, here {largest}, and cut afterwards."
 
 
 class SimGroup:
@@ -69,7 +85,7 @@ class SimGroup:
             if str(other) != str(call):
                 problem = f"rank {self.rank} and rank {rank} meet in different calls"
                 got = f"rank {self.rank}: {call}\nrank {rank}: {other}"
-                raise Fault(problem, "the same call", got, SAME_CALLS, call.line)
+                raise Fault(problem, "the same call", got, _why_apart(made), call.line)
         return [other.given for other in made]
 
 

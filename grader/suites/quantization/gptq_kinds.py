@@ -19,11 +19,12 @@ IN_BLOCK = "Inputs behind a block have got none of its errors."
 BEHIND = "Inputs of the same block have got no errors, only those behind it."
 TWICE = "The errors have gone into inputs behind the block twice."
 GIVEN_ERROR = (
-    "The error of an input is taken from the weight as it was given, not from what the errors before "
-    "it have left."
+    "Here the error of an input is taken from the weight as it was given, and that is wrong: it must be "
+    "taken from what the errors before it have left."
 )
 GIVEN_GRIDS = (
-    "The grids are those of the weights as they were given: errors before a group change it."
+    "Here the grids are those of the weights as they were given, and that is wrong: errors before a "
+    "group change it, and its grid is taken after them."
 )
 
 

@@ -30,6 +30,8 @@ SMALL = (
     "A diagonal entry is 0 for a dead input, and for no other: compare with 0, and add nothing that "
     "does not go with the size of H."
 )
+LEAST_ADDED = 3e-6
+"""What float32 loses on the way is less."""
 INVERSE = "U^T U is the inverse of the damped H, with U upper triangular."
 
 
@@ -41,6 +43,20 @@ def drawn(n: int, inputs: int, seed: int = 0) -> Tensor:
 
 def hessian_of(x: Tensor) -> Tensor:
     return (2 / len(x) * (x.double().t() @ x.double())).float()
+
+
+def why_factor(upper: Tensor, hessian: Tensor) -> str:
+    """What has been added to every entry of the diagonal without damping, if anything; else the rule."""
+    made = upper.double().t() @ upper.double()
+    more = torch.linalg.pinv(made) - hessian.double() if bool(made.isfinite().all()) else made * 0
+    amount = float(more.diagonal().mean())
+    is_even = bool(((more - amount * torch.eye(len(more))).abs() <= 0.2 * amount).all())
+    if amount < LEAST_ADDED or not is_even:
+        return INVERSE
+    return (
+        f"U^T U is the inverse of H with {amount:.1g} more in every entry of the diagonal. damping is 0 "
+        "here: nothing may be added."
+    )
 
 
 @task("19.4")
@@ -86,11 +102,14 @@ def test_a_factor_by_hand(part: ModuleType) -> None:
     """Without damping it is [[1, 0], [0, 1 / 2]] of [[1, 0], [0, 4]], and [[1, -1], [0, 1]] of
     [[2, 1], [1, 1]]."""
     gptq = watch(part.Gptq(reference.Int4()), "gptq")
-    got = gptq.factor(torch.tensor([[1.0, 0.0], [0.0, 4.0]]), damping=0.0)
-    expect_close(got, torch.tensor([[1.0, 0.0], [0.0, 0.5]]), "the factor", why=INVERSE)
+    hessian = torch.tensor([[1.0, 0.0], [0.0, 4.0]])
+    got = gptq.factor(hessian.clone(), damping=0.0)
+    why = why_factor(got, hessian)
+    expect_close(got, torch.tensor([[1.0, 0.0], [0.0, 0.5]]), "the factor", why=why)
     # The inverse of [[2, 1], [1, 1]] is [[1, -1], [-1, 2]] = U^T U with U = [[1, -1], [0, 1]].
     start_script()
-    got = gptq.factor(torch.tensor([[2.0, 1.0], [1.0, 1.0]]), damping=0.0)
+    hessian = torch.tensor([[2.0, 1.0], [1.0, 1.0]])
+    got = gptq.factor(hessian.clone(), damping=0.0)
     half = 0.5**0.5
     gives = {
         f"{INVERSE} Here U U^T is: this is a lower factor, turned around.": torch.tensor(
@@ -100,7 +119,7 @@ def test_a_factor_by_hand(part: ModuleType) -> None:
     }
     what = "the factor of [[2, 1], [1, 1]]"
     right = torch.tensor([[1.0, -1.0], [0.0, 1.0]])
-    expect_close(got, right, what, atol=1e-5, why=told_by(got, gives) or INVERSE)
+    expect_close(got, right, what, atol=1e-5, why=told_by(got, gives) or why_factor(got, hessian))
 
 
 @task("19.4")

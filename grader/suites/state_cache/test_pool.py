@@ -45,6 +45,9 @@ FRESH = (
     "A slot keeps what the request before has left in it, which may be NaN, and 0 times NaN is NaN: put "
     "zeros in its place (masked_fill, torch.where)."
 )
+ALL_FRESH = (
+    "All rows are zeros, and rows 1 and 3 are not fresh. Row i goes by its own flag, is_fresh[i]."
+)
 COPY = "The rule works on what is read; the slot changes when it is written."
 MINE = (
     "Row i goes to slot slots[i]; a slot that the batch does not name belongs to another request."
@@ -256,7 +259,8 @@ def test_a_fresh_sequence_reads_zeros(part: ModuleType) -> None:
     note("read_states(tensor, slots=[4, 2, 3, 0], is_fresh=[True, False, True, False], dtype)")
     got = part.read_states(tensor, index(4, 2, 3, 0), fresh, F32)
     right = torch.stack([torch.zeros(3, 4), tensor[2], torch.zeros(3, 4), tensor[0]])
-    expect_values(got, right, "what was read", dtype=F32, tolerance=0.0, why=FRESH)
+    kinds = {ALL_FRESH: lambda: torch.zeros(4, 3, 4)}
+    expect_values(got, right, "what was read", dtype=F32, tolerance=0.0, why=FRESH, kinds=kinds)
 
 
 @task("22.4")

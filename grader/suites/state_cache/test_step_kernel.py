@@ -107,14 +107,31 @@ def expected(
     return out, after
 
 
+def unwritten(pool: Tensor, before: Tensor, after: Tensor) -> str:
+    """From which column on all states are as before, if nothing else is wrong; else ""."""
+    wrong = ~torch.isclose(pool.double(), after, rtol=ROUNDED, atol=ROUNDED, equal_nan=True)
+    columns = wrong.flatten(0, -2).any(dim=0).nonzero().flatten().tolist()
+    first, d_v = min(columns, default=0), pool.shape[-1]
+    if not first or not torch.equal(
+        pool[..., first:].nan_to_num(), before[..., first:].nan_to_num()
+    ):
+        return ""
+    return (
+        f"Columns {first} to {d_v - 1} of every state are as they were before: no program wrote them. "
+        f"d_v is {d_v}: the blocks of columns must cover it, each with a program of its own."
+    )
+
+
 def check(
     part: ModuleType, tokens: Mapping[str, Tensor], pool: Tensor, lens: list[int],
     slots: list[int], fresh: list[bool], why: str, most: int = 8, **how: Any,
 ) -> Seen:  # fmt: skip
     right, after = expected(tokens, pool, lens, slots, fresh, most)
+    before = pool.clone()
     out, seen = run(part, tokens, pool, lens, slots, fresh, most, **how)
     dtype = tokens["v"].dtype
     tolerance = ROUNDED if dtype == F32 else 2.0**-7
+    why = unwritten(pool, before, after) or why
     expect_values(pool, after, "the pool afterwards", tolerance=ROUNDED, dtype=F32, why=why)
     expect_values(out, right, "out", tolerance=tolerance, dtype=dtype, why=why)
     return seen

@@ -1,5 +1,6 @@
 """Task 20.3: chunks go round until every rank has all of them."""
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from types import ModuleType
@@ -10,7 +11,7 @@ from torch import Tensor
 from grader.kit import Mismatch, expect, expect_close, expect_equal, note, start_script, task
 from grader.kit.rank_links import SimLink, run_on
 from grader.kit.rank_processes import RankProcesses
-from grader.kit.script import show
+from grader.kit.script import current_script, show
 from grader.suites.tensor_parallel import real
 from grader.suites.tensor_parallel.bench import (
     SIZES,
@@ -58,6 +59,24 @@ def added(x: Tensor) -> str:
     )
 
 
+def misplaced(x: Tensor, rank: int, size: int) -> str:
+    """Which chunks lie in each other's places, if all have arrived; else ""."""
+    got, n = x.tolist(), len(x)
+    owners = {place: owner for owner in range(size) for place in range(n)[chunk(n, owner, size)]}
+    if sorted(got) != list(range(n)):
+        return ""
+    wrong = {owners[place]: owners[int(value)] for place, value in enumerate(got) if value != place}
+    lies = ", ".join(
+        f"chunk {held} (rank {held}'s) lies where chunk {place} belongs"
+        for place, held in wrong.items()
+    )
+    told = f"Every chunk has arrived on rank {rank}, in the wrong place: {lies}."
+    received = re.compile(rf"rank {rank} receives \d+ numbers? (?:of \w+ )?from rank (\d+)")
+    if found := next(filter(None, map(received.match, current_script().lines)), None):
+        told += f" Rank {rank} receives from rank {found[1]}, whose own is chunk {found[1]}."
+    return told
+
+
 def completed(part: ModuleType, n: int, size: int) -> list[Tensor]:
     """x on every rank after gather_chunks; before it only the own chunk was there."""
 
@@ -83,7 +102,8 @@ def test_every_rank_gets_all_chunks(part: ModuleType) -> None:
             for rank, x in enumerate(completed(part, n, size)):
                 what = f"x on rank {rank} of {size} after gather_chunks (chunk r held places of rank r)"
                 right = [float(place) for place in range(n)]
-                expect_equal(x.tolist(), right, what, why=added(x) or PASSED_ON)
+                why = added(x) or misplaced(x, rank, size) or PASSED_ON
+                expect_equal(x.tolist(), right, what, why=why)
 
 
 def expect_same_bits(x: Tensor, first: Tensor, what: str) -> None:
