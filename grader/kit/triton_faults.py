@@ -158,8 +158,8 @@ def _of_one_index(evidence: Evidence) -> str:
         is_cut = count < evidence.active.shape[axis]
         if is_cut and len(meant) == len(taken) == 1 and step != (own := pairs[meant[0]][1]):
             return (
-                f"Neighbouring lanes of the tile are {step} elements apart. The mask lets {count} "
-                f"of them through, one for each index of dimension {meant[0]}, whose stride is {own}."
+                f"Neighbouring lanes of the tile are {step} elements apart. {count} of them read, one "
+                f"for each index of dimension {meant[0]}, whose stride is {own}."
             )
     return ""
 
