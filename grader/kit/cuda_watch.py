@@ -167,10 +167,23 @@ def _told_shape(what: str, *sizes: str) -> str:
 def accesses_of(fault: KernelFault) -> str:
     """The two accesses of a race, by the functions that they happen in."""
     places = [fault.where, fault.other_where]
+    if again := _next_round(fault):
+        return again
     names = [_function_at(fault, place) for place in places]
     if not all(names) or names[0] == names[1]:
         return " and ".join(places) if all(places) and places[0] != places[1] else "the two"
     return " and ".join(f"{name} ({at})" for name, at in zip(names, places, strict=True))
+
+
+def _next_round(fault: KernelFault) -> str:
+    """Of a write after a read that stands below it in the same file: it is a loop's next round."""
+    (file, _, line), (other, _, above) = (
+        place.partition(":") for place in (fault.other_where, fault.where)
+    )
+    is_late = file == other and line.isdigit() and above.isdigit() and int(line) > int(above)
+    if is_late and " writes " in fault.message and " read it " in fault.message:
+        return f"the read in {fault.other_where} and the write of the next round in {fault.where}"
+    return ""
 
 
 def _function_at(fault: KernelFault, place: str) -> str:

@@ -54,6 +54,23 @@ def only_with_new_blocks(bench: Bench, step: StepInput, got: Any, hidden: Tensor
     return {int(step.seats[row]) for row in wrong} <= set(step.table_seats.tolist())
 
 
+def why_new(bench: Bench, step: StepInput) -> str:
+    """What `forward` made of a step's new entries."""
+    seats, columns, blocks = (
+        part.tolist() for part in (step.table_seats, step.table_columns, step.table_blocks)
+    )
+    with bench.device.aside():
+        tables = bench.machine.tables.tolist()
+    for seat, column, block in zip(seats, columns, blocks, strict=True):
+        if tables[seat][column] != block:
+            return (
+                f"After `forward` entry [{seat}, {column}] of the machine's tables is "
+                f"{tables[seat][column]}, not {block}: it is written in place, not into a copy, and "
+                "before attention reads it."
+            )
+    return TABLES
+
+
 def padded_of(part: Any, bench: Bench, size: Size) -> Any:
     return part.PaddedStep(size, bench.machine, memory_of(size))
 
@@ -101,8 +118,8 @@ def test_new_blocks(part: Any) -> None:
             hidden, _ = bench.eager(step)
             bench.upload(padded, Size(3), step)
             got = padded.forward()
-            why = TABLES * only_with_new_blocks(bench, step, got, hidden)
-            expect_states(bench, Size(3), step, got, hidden, why)
+            is_of_new = only_with_new_blocks(bench, step, got, hidden)
+            expect_states(bench, Size(3), step, got, hidden, why_new(bench, step) * is_of_new)
             padded.draw(got)
             bench.expect_state(TABLES)
 

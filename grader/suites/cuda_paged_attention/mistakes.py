@@ -1,6 +1,8 @@
 """What usual mistakes in a softmax by teams and by parts would give: for `expect_near(kinds=...)`."""
 
+import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -114,6 +116,22 @@ def table_kinds(pool: Pool, length: int) -> Kinds:
         "its block.": mean(lambda row, p: tables[row][p // size], lambda p: 0),
         "p % block_size was taken for the entry of the table, and p // block_size for the place in the "
         "block.": mean(lambda row, p: tables[row][p % size], lambda p: p // size),
+    }
+
+
+def first_alone(sums: list[float], maxima: list[float], values: list[float]) -> Kinds:
+    """A limit to how many parts of one head are combined."""
+
+    def first(count: int) -> Tensor:
+        top = max(maxima[:count])
+        weights = [w * math.exp(m - top) for w, m in zip(sums[:count], maxima[:count], strict=True)]
+        total = sum(w * v for w, v in zip(weights, values[:count], strict=True))
+        return torch.tensor(total / sum(weights))
+
+    return {
+        f"This is what the first {count} parts give without the others.": partial(first, count)
+        for count in (64, 100, 128, 256, 512, 1000, 1024)
+        if count < len(sums)
     }
 
 

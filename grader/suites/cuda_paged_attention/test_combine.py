@@ -21,7 +21,7 @@ from grader.suites.cuda_paged_attention.bench import (
     some,
     spec_of,
 )
-from grader.suites.cuda_paged_attention.mistakes import part_kinds
+from grader.suites.cuda_paged_attention.mistakes import first_alone, part_kinds
 from yaie.core.batch import AttentionSpec
 
 F32 = torch.float32
@@ -130,7 +130,7 @@ def test_every_part_counts(part: ModuleType) -> None:
         weights = [w * math.exp(m - 100.0) for w, m in zip(sums[0], maxima[0], strict=True)]
         exact = sum(w * v for w, v in zip(weights, values[0], strict=True)) / sum(weights)
         out = combined(part, sums, values, [4 * count], maxima=maxima)
-        why = "A long context has many parts: plan_split(8, 16384, 528) gives 66."
+        why = "" if passed else "A long context has many parts: plan_split(8, 16384, 528) gives 66."
         kinds = part_kinds(*(torch.tensor(row[0]) for row in (sums, maxima, values)))
         # What would have failed above is not the mistake.
         likely = {
@@ -138,6 +138,7 @@ def test_every_part_counts(part: ModuleType) -> None:
             for told, compute in kinds.items()
             if all(abs(float(earlier[told]()) - right) < 1e-3 for earlier, right in passed)
         }
+        likely |= first_alone(sums[0], maxima[0], values[0])
         what = f"{count} parts, of which number {largest} has the largest maximum"
         expect_values(out, [exact], what, why, likely)
         passed.append((kinds, exact))

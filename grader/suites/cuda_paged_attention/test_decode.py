@@ -14,6 +14,7 @@ from grader.suites.cuda_paged_attention.bench import (
     F32,
     HIDDEN,
     everywhere,
+    exact_decode,
     expect_decode,
     in_one_block,
     joined,
@@ -159,7 +160,13 @@ def test_neighbouring_heads_share_a_key_head(part: ModuleType) -> None:
                 pool.key_blocks[at][head] = (1 + head) * (position // 4) / 32
                 pool.value_blocks[at][head] = position // 4 + 10.0 * head
         q = (torch.arange(heads) / 4 - 0.5)[None, :, None].expand(1, heads, 256).contiguous()
-        expect_decode(part, q, pool, spec_of(256), f"{heads} heads on 2 key heads", why)
+        turns = torch.arange(heads).view(-1, 2).T.flatten()
+        first = turns[: heads // 2].tolist()
+        told = f"Key head 0 got the queries of heads {first}, key head 1 the others. {why}"
+        taken = q[:, turns]
+        kinds = {told: lambda q=taken, pool=pool: exact_decode(q, pool, spec_of(256))}
+        what = f"{heads} heads on 2 key heads"
+        expect_decode(part, q, pool, spec_of(256), what, why, kinds=kinds)
 
 
 @task("16.1")
