@@ -111,7 +111,7 @@ def expect_decode(
 def wrong_maximum(
     q: Tensor, pool: Pool, spec: AttentionSpec, stats: Tensor, got: Tensor, right: Tensor
 ) -> str:
-    """Whether the first wrong head is relative to a number above its scores, so that no key has weight.
+    """Whether the maximum of the first wrong head is above all of its scores: then no key has weight.
 
     stats [n, heads, 2]: (maximum, sum) of the one part of each head."""
     wrong = (

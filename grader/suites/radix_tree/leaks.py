@@ -11,7 +11,7 @@ from solutions.radix_tree import RadixTree
 
 CALLS = 16
 SIZE, BLOCKS = 16, 64
-"""Of a prompt: so that one number for each block, or the tokens of one, is no little thing."""
+"""Of a prompt: long enough for a note of one number a block, or of one block's tokens, to show."""
 
 
 def cycle_of(kind: type) -> Callable[[], None]:

@@ -95,7 +95,6 @@ def test_a_long_path_costs_its_length(part: ModuleType) -> None:
 @gives_up
 def test_an_insert_costs_what_it_files(part: ModuleType) -> None:
     """An insert costs its match and one new node, however many prompts are filed beside it."""
-    matches_grow = False
 
     def matched(n: int) -> Call:
         tree = beside(part, n)
@@ -109,8 +108,7 @@ def test_an_insert_costs_what_it_files(part: ModuleType) -> None:
     try:
         expect_growth(part, what, beside_it, matched, size=SIZE)
     except Fault:
-        matches_grow = True  # task 4.1 tells
-    rely(not matches_grow)
+        rely(False)  # task 4.1 tells
     start_script()
     expect_growth(part, "insert of 2 blocks", beside_it, filed, size=SIZE, why=BESIDE)
 

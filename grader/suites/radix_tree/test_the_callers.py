@@ -87,48 +87,49 @@ def test_what_is_found_is_what_is_there_now(part: ModuleType) -> None:
     rely(splits_work(part))
     for name in ("peek", "match_prefix"):
         start_script()
-        tree, naive = tree_of(part), NaivePrefixCache(2)
-        prompt = [1, 1]
+        look_while_things_change(part, name)
 
-        def look(
-            name: str = name, tree: Any = tree, prompt: Any = prompt, naive: Any = naive
-        ) -> None:
-            got = getattr(tree, name)(prompt, 4)
-            got = got if name == "peek" else got[0]
-            why = (
-                "The list is the same object as before, with the same limit, and something else has "
-                "changed since: the list itself, or the tree. What an earlier call found does not count."
-            )
-            expect_equal(got, naive.peek(prompt, 4), f"what {name} found", why=why)
 
-        def insert(token_ids: list[int], blocks: list[int]) -> None:
-            tree.insert(token_ids, blocks)  # noqa: B023
-            naive.insert(token_ids, blocks)  # noqa: B023
-            rely(sorted(quietly(tree).all_blocks()) == sorted(naive.evictable()))  # noqa: B023
+def look_while_things_change(part: ModuleType, name: str) -> None:
+    """The same list is looked up, by `name`, before and after each change of it and of the tree."""
+    tree, naive, prompt = tree_of(part), NaivePrefixCache(2), [1, 1]
 
-        def grow(*tokens: int) -> None:
-            prompt.extend(tokens)  # noqa: B023
-            note(f"# the caller's list is {prompt} now")  # noqa: B023
+    def look() -> None:
+        got = getattr(tree, name)(prompt, 4)
+        got = got if name == "peek" else got[0]
+        why = (
+            "The list is the same object as before, with the same limit, and something else has "
+            "changed since: the list itself, or the tree. What an earlier call found does not count."
+        )
+        expect_equal(got, naive.peek(prompt, 4), f"what {name} found", why=why)
 
-        look()
-        insert([1, 1], [10])
-        look()
-        insert([1, 1, 2, 2, 3, 3], [0, 11, 12])
-        look()
-        grow(2, 2)
-        look()
-        grow(3, 3)
-        look()
-        with relying_on_all():
-            gone = tree.evict(1)
-        rely(gone == [12])
-        naive.remove(12)
-        look()
-        insert([1, 1, 2, 2, 3, 3], [0, 0, 13])
-        look()
-        prompt[2:] = [7, 7]
+    def insert(token_ids: list[int], blocks: list[int]) -> None:
+        tree.insert(token_ids, blocks)
+        naive.insert(token_ids, blocks)
+        rely(sorted(quietly(tree).all_blocks()) == sorted(naive.evictable()))
+
+    def becomes(*tokens: int) -> None:
+        prompt[2:] = tokens
         note(f"# the caller's list is {prompt} now")
-        look()
+
+    look()
+    insert([1, 1], [10])
+    look()
+    insert([1, 1, 2, 2, 3, 3], [0, 11, 12])
+    look()
+    becomes(2, 2)
+    look()
+    becomes(2, 2, 3, 3)
+    look()
+    with relying_on_all():
+        gone = tree.evict(1)
+    rely(gone == [12])
+    naive.remove(12)
+    look()
+    insert([1, 1, 2, 2, 3, 3], [0, 0, 13])
+    look()
+    becomes(7, 7)
+    look()
 
 
 @task("4.2")
@@ -241,13 +242,13 @@ def test_an_insert_below_a_lock(part: ModuleType) -> None:
         evictable = tree.num_evictable
         rely(evictable == 3 - len(path))
         tree.insert(token_ids, [0] * len(path) + fresh)
-        why = "The lock ends at its node: what is filed below it is a new leaf, which nobody has locked."
+        why = "The lock ends at its node. What is filed below it is a new leaf, without a lock."
         expect_equal(tree.num_evictable, evictable + len(fresh), "num_evictable", why=why)
         got = quietly(tree).path_blocks(nodes[index])
         why = "A handle stands for the end of its request's prefix. What comes below it is a new node."
         expect_equal(got, path, "the path to the node that is locked", why=why)
         tree.unlock(nodes[index])
-        why = "The leaf was filed without a lock, so that one unlock frees all there is."
+        why = "The new leaf has no lock: with the one lock gone, every block can be evicted."
         expect_equal(tree.num_evictable, 3 + len(fresh), "num_evictable after unlock", why=why)
 
 
