@@ -4,6 +4,7 @@ Without PyTorch, so that the library can be run under the sanitizers, which see 
 array of numpy's: python -m tests.backends.paged_cases FLAGS COUNT [short]
 """
 
+import ctypes
 import random
 import sys
 from ctypes import byref
@@ -11,13 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 from numpy.typing import NDArray
 
+from tests.models.gguf.random_blocks import random_bytes
 from yaie.backends.cpu.library import (
     EVERYTHING,
     Attend,
+    BlockPart,
+    BlocksProduct,
     Library,
-    PackedWeight,
     RotateAndStore,
     library,
 )
@@ -26,6 +30,7 @@ Floats = NDArray[np.float64]
 HEAD_DIMS = (1, 3, 16, 32, 48, 64, 80, 128, 256)
 GROUPS = (1, 2, 3, 4, 7, 8, 9, 16, 71)
 BLOCK_SIZES = (1, 4, 7, 16, 32)
+KINDS = ("Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "MXFP4")
 
 
 @dataclass
@@ -182,34 +187,36 @@ def rows_of_a_layer(rng: random.Random, lib: Library) -> None:
     lib.rotate_and_store(byref(call))
 
 
-def packed_product(rng: random.Random, lib: Library) -> None:
-    """Products of both widths, and what is unpacked, on arrays of exactly their size."""
+def blocks_product(rng: random.Random, lib: Library) -> None:
+    """Products with blocks of a GGUF, and what is unpacked, on arrays of exactly their size."""
     numbers = np.random.default_rng(rng.randrange(2**32))
-    rows, lanes, outputs = rng.choice((1, 3, 8, 20)), lib.lanes, rng.choice((8, 24, 40))
-    bits, group = rng.choice((4, 8)), rng.choice((8, 24))
-    tiles, groups = -(-outputs // lanes), rng.choice((1, 3)) if bits == 4 else 1
-    inputs = groups * group
-    low = -(2 ** (bits - 1))
-    codes = numbers.integers(low, -low, (tiles, inputs, lanes))
-    zeros = numbers.integers(low, -low, (tiles, groups, lanes)).astype(np.int8)
-    scales = numbers.uniform(0.1, 1, (tiles, groups, lanes)).astype(np.float16)
-    stored = codes.astype(np.int8)
-    if bits == 4:
-        shifts = 4 * np.arange(8)[:, None]
-        eights = (codes + 8).reshape(tiles, inputs // 8, 8, lanes) << shifts
-        stored = eights.sum(axis=2).astype(np.uint32)
-    x = numbers.standard_normal((rows, inputs)).astype(np.float32)
-    packed = PackedWeight(
-        *(a.ctypes.data for a in (stored, scales, zeros)), inputs, outputs, group, bits
+    kind = GGMLQuantizationType[rng.choice(sorted(KINDS))]
+    values, size = GGML_QUANT_SIZES[kind]
+    rows, outputs, count = rng.choice((1, 3, 8, 20)), rng.choice((1, 8, 24, 40)), rng.choice((1, 3))
+    inputs = count * values
+    stored = (
+        random_bytes(numbers, kind, outputs * count, 0.01).reshape(outputs, count * size).copy()
     )
-    by_group = [np.repeat(a.astype(np.float64), group, axis=1) for a in (zeros, scales)]
-    weight = (codes - by_group[0]) * by_group[1]
-    weight = weight.transpose(1, 0, 2).reshape(inputs, -1)[:, :outputs]
+    weight = quants.dequantize(stored, kind)
+    tiles = np.zeros((-(-outputs // lib.lanes), count, lib.block_bytes(kind)), np.uint8)
+    lib.arrange_blocks(stored.ctypes.data, tiles.ctypes.data, inputs, outputs, kind, 1)
+    part = BlockPart(tiles.ctypes.data, outputs, kind)
+    x = numbers.standard_normal((rows, inputs)).astype(np.float32)
+    gain, bias = (numbers.standard_normal(n).astype(np.float32) for n in (inputs, outputs))
     out, wide = np.zeros((rows, outputs), np.float32), np.zeros((inputs, outputs), np.float32)
-    lib.packed_product(byref(packed), x.ctypes.data, out.ctypes.data, rows, False, 1)
-    lib.unpack(byref(packed), wide.ctypes.data, False, 1)
-    assert np.abs(wide - weight).max() < 1e-4
-    assert np.abs(out - x @ weight).max() < 1e-2
+    which, some = np.array([outputs - 1, 0]), np.zeros((2, inputs), np.float32)
+    call = BlocksProduct(
+        ctypes.addressof(part), x.ctypes.data, gain.ctypes.data, bias.ctypes.data, None,
+        out.ctypes.data, rows, inputs, outputs, 1e-5, 1, False, False, 1,
+    )  # fmt: skip
+    lib.blocks_product(byref(call))
+    lib.blocks_numbers(byref(part), wide.ctypes.data, inputs, False, 1)
+    lib.blocks_rows(byref(part), which.ctypes.data, some.ctypes.data, 2, inputs, False, 1)
+    normed = x / np.sqrt((x**2).mean(1, keepdims=True) + 1e-5) * gain
+    sizes = np.abs(normed) @ np.abs(weight).T
+    assert (np.abs(out - normed @ weight.T - bias) <= 1e-5 * (1 + sizes)).all()
+    assert np.allclose(wide.T, weight, rtol=1e-5)
+    assert np.allclose(some, weight[which], rtol=1e-5)
 
 
 def main() -> None:
@@ -225,7 +232,7 @@ def main() -> None:
         case = any_case(rng)
         worst = max(worst, error(case, attend(case, lib, threads=1)))
         rows_of_a_layer(rng, lib)
-        packed_product(rng, lib)
+        blocks_product(rng, lib)
     print(f"{count} cases, at most {worst:.2f} roundings off")
 
 

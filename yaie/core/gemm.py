@@ -1,7 +1,7 @@
 """Products that a backend may offer an adapter: of few rows with the operations around them, and on
 weights that are stored in few bits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -67,13 +67,38 @@ class BlockGemm(Protocol):
 
     kinds: "frozenset[int]"
 
-    def product(self, x: "Tensor", blocks: "Tensor", kind: int, out: "Tensor") -> None:
-        """out = x by the weight. x: [rows, in]. blocks: [out features, bytes of a row] uint8, in one
-        piece. out: [rows, out features] of the dtype of x, whose columns lie side by side; it is filled.
+    def arranged(self, rows: "Tensor", kind: int, in_features: int) -> "BlockWeight":
+        """A weight of one kind in the order in which kernels read it. rows: [out features, bytes of a
+        row] uint8, as a file has them; they are needed no longer."""
+        ...
 
-        The blocks' numbers are float32 (with many rows of x, of its dtype), and so are sums.
+    def stacked(self, weights: "Sequence[Any]") -> "BlockWeight":
+        """Weights of as many inputs as one, whose outputs lie side by side. They are not copied."""
+        ...
+
+    def product(
+        self, x: "Tensor", weight: "Any", out: "Tensor", bias: "Tensor | None" = None
+    ) -> None:
+        """out = x by the weight, plus bias [out features]. x: [rows, in]. weight: what `arranged` or
+        `stacked` gave. out: [rows, out features] of the dtype of x, whose columns lie side by side; it
+        is filled.
+
+        The blocks' numbers are float32 (with many rows of x, of its dtype where that is multiplied
+        faster), and so are sums.
         """
         ...
+
+    def rows(self, weight: "Any", which: "Tensor", out: "Tensor") -> None:
+        """The numbers of some rows of a weight that `arranged` gave. which: [n] int64. out: [n, in
+        features] float32 or bfloat16, is filled."""
+        ...
+
+
+class BlockWeight(Protocol):
+    """A weight in blocks, in some kernel's order."""
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 class PackedGemm(NamedTuple):

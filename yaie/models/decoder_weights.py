@@ -15,9 +15,11 @@ from yaie.models.layout import Cut, Destination, Width, held, stacked, whole
 from yaie.models.linear import SummedLinear
 from yaie.models.rope import rope_tables, rotation_kind
 from yaie.models.schemes import Packing, Scheme
+from yaie.models.schemes.block_table import BlockTable
+from yaie.models.schemes.blocks import BlockPacking
 from yaie.models.schemes.cutting import Cuts
 from yaie.models.stated import Stated
-from yaie.models.whole import Whole
+from yaie.models.whole import Product, Whole
 
 KINDS = {"sliding_attention", "full_attention"}
 """Of layers, where `layer_types` tells those with a window apart."""
@@ -116,7 +118,11 @@ class DecoderWeights(ModelAdapter):
         self._tables: dict[str | None, tuple[Tensor, Tensor]] = {}
         self.vocab = shard.vocab(config.vocab_size)
         is_tied = config.tie_word_embeddings
-        if shard.is_first or (shard.is_last and is_tied):
+        self.table = self.packed_table()
+        self.embed: Product
+        if self.table is not None:
+            self.embed = self.table.embed
+        elif shard.is_first or (shard.is_last and is_tied):
             self.embedding = self.empty(held(self.vocab), config.hidden_size)
             self.embed = shard.lookup(self.embedding, self.vocab)
         self.layers = [self.decoder_layer(index) for index in self.held_layers]
@@ -125,7 +131,15 @@ class DecoderWeights(ModelAdapter):
         if shard.is_last:
             self.norm = self.empty(config.hidden_size)
             if not is_tied:
-                self.head = self.linear(whole(config.hidden_size, self.vocab))
+                head = self.packed_table()
+                self.head = head or self.linear(whole(config.hidden_size, self.vocab))
+
+    def packed_table(self) -> BlockTable | None:
+        """Of a model whose checkpoint packs its tables, too, where one rank has all tokens."""
+        config, packing = self.config, self.packing
+        if not isinstance(packing, BlockPacking) or not self.shard.is_whole:
+            return None
+        return packing.table(config.vocab_size, config.hidden_size, self.dtype)
 
     @classmethod
     def handles(cls, config: Any) -> bool:
@@ -213,7 +227,9 @@ class DecoderWeights(ModelAdapter):
     def destinations(self) -> dict[str, Destination]:
         places: dict[str, Destination] = {}
         shard, is_tied = self.shard, self.config.tie_word_embeddings
-        if shard.is_first or (shard.is_last and is_tied):
+        if self.table is not None:
+            places |= self.table.destinations("embed_tokens")
+        elif shard.is_first or (shard.is_last and is_tied):
             cut = self.vocab if isinstance(self.vocab, Cut) else None
             places["embed_tokens.weight"] = Destination(self.embedding, cuts=(cut, None))
         for index, layer in zip(self.held_layers, self.layers, strict=True):
@@ -232,7 +248,7 @@ class DecoderWeights(ModelAdapter):
 
     def weights_loaded(self) -> None:
         if self.shard.is_last and self.config.tie_word_embeddings:
-            self.head = self.tied_head(self.embedding)
+            self.head = self.table or self.tied_head(self.embedding)
         plain = [layer.plain for layer in self.layers]
         found = [products for products in plain if products is not None]
         self.plain = found if self.fuses and len(found) == len(plain) else None

@@ -15,14 +15,13 @@ of the first 16 numbers and the upper half one of the others. What is kept here 
 """
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from yaie.core.errors import ModelError
-from yaie.core.gemm import BlockGemm
+from yaie.core.gemm import BlockGemm, BlockWeight
 from yaie.models.experts import ExpertProducts, Groups
 from yaie.models.layout import Destination
 
@@ -94,34 +93,43 @@ class BlockExperts(ExpertProducts):
     def __init__(self, inputs: int, bias: Tensor, products: BlockGemm) -> None:
         """inputs: of each product, a multiple of 32. bias: [experts, out]."""
         super().__init__(bias)
-        self._products, self._outputs = products, bias.shape[1]
-        groups = inputs // BLOCK
-        self._stored = torch.empty(*bias.shape, groups, 1 + BLOCK // PER_BYTE, dtype=torch.uint8)
-        self._blocks = self._stored.flatten(2)
+        self._products, self._inputs, self._outputs = products, inputs, bias.shape[1]
+        size = 1 + BLOCK // PER_BYTE
+        self._stored = torch.empty(*bias.shape, inputs // BLOCK, size, dtype=torch.uint8)
+        self._unfilled = 2
+        self._weights: list[BlockWeight] = []
 
     def destinations(self, name: str) -> dict[str, Destination]:
         scales, codes = self._stored[..., 0], self._stored[..., 1:]
-        in_halves = partial(put_in_halves, codes)
         return {
-            f"{name}{BLOCKS}": Destination(codes, filled=in_halves, parameters=PER_BYTE),
-            f"{name}{SCALES}": Destination(scales, parameters=0),
+            f"{name}{BLOCKS}": Destination(codes, filled=self._filled, parameters=PER_BYTE),
+            f"{name}{SCALES}": Destination(scales, filled=self._filled, parameters=0),
             **self.of_bias(name),
         }
+
+    def _filled(self) -> None:
+        self._unfilled -= 1
+        if self._unfilled:
+            return
+        for blocks in self._stored:
+            put_in_halves(blocks[..., 1:])
+            weight = self._products.arranged(blocks.flatten(1), GGML, self._inputs)
+            self._weights.append(weight)
+        self._stored.untyped_storage().resize_(0)  # destinations name it until all layers are there
 
     def multiply(self, x: Tensor, groups: Groups) -> Tensor:
         y = x.new_empty(len(x), self._outputs)
         for expert, rows in groups.spans():
-            self._products.product(x[rows], self._blocks[expert], GGML, y[rows])
+            self._products.product(x[rows], self._weights[expert], y[rows])
         return y
 
 
 def put_in_halves(codes: Tensor) -> None:
-    """Change blocks [experts, out, in / 32, 16] of neighbours in a byte into ggml's order, in place."""
-    for expert in codes:
-        before, behind = expert.split(BLOCK // PER_BYTE // 2, dim=-1)
-        low = (before & 15) | (behind << 4)
-        high = (before >> 4) | (behind & 240)
-        expert.copy_(torch.stack([low, high], dim=-1).flatten(-2))
+    """Change blocks [..., 16] of neighbours in a byte into ggml's order, in place."""
+    before, behind = codes.split(BLOCK // PER_BYTE // 2, dim=-1)
+    low = (before & 15) | (behind << 4)
+    high = (before >> 4) | (behind & 240)
+    codes.copy_(torch.stack([low, high], dim=-1).flatten(-2))
 
 
 def _pairs() -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType as Type
 
-from tests.models.gguf.tiny_ggufs import random_bytes
+from tests.models.gguf.random_blocks import random_bytes
 from yaie.models.gguf.blocks import CHUNK, KINDS, dequantized, row_bytes
 
 PACKED = [number for number, kind in KINDS.items() if kind.dtype is None]

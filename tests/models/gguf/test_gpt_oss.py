@@ -111,7 +111,7 @@ def is_in_blocks(adapter: ModelAdapter) -> tuple[bool, bool]:
     experts = [one for layer in adapter.layers for one in (layer.gate_up, layer.down)]
     others = [one for layer in adapter.layers for one in (layer.qkv, layer.output)]
     return (
-        all(isinstance(one, FileExperts) and one._place.kind is not None for one in experts),
+        all(isinstance(one, FileExperts) and one._place.blocks is not None for one in experts),
         all(isinstance(one, BlockScheme) for one in others),
     )
 

@@ -7,6 +7,8 @@ import torch
 from yaie.backends.base import PLAIN, Roles, register_backend
 from yaie.backends.cpu import build
 from yaie.backends.cpu.attention import CpuAttention
+from yaie.backends.cpu.blocks import CpuBlockGemm, InterleavedBlocks
+from yaie.backends.cpu.fused import CpuFusedGemm
 from yaie.backends.cpu.gemm import CpuGemm
 from yaie.backends.cpu.library import library
 from yaie.backends.cpu.ops import CpuOps
@@ -46,18 +48,24 @@ class CpuBackend(TorchBackend):
 
     def make_ops(self) -> TransformerOps:
         plain = super().make_ops()
-        return plain if self.parts.is_yours("transformer_ops") else CpuOps(library(), plain)
+        if self.parts.is_yours("transformer_ops"):
+            return plain
+        return CpuOps(library(), plain, CpuFusedGemm(CpuBlockGemm(library())))
 
     def make_packed_gemm(self, device: torch.device) -> PackedGemm:
         plain = super().make_packed_gemm(device)
         if self.parts.is_yours("quantization"):
             return plain
         ours = CpuGemm(library(), plain)
-        return PackedGemm(ours.int8, ours.int4, ours.arranged, arranged_int8=ours.arranged_int8)
+        return PackedGemm(
+            ours.int8,
+            ours.int4,
+            ours.arranged,
+            fuses=lambda weight: isinstance(weight, InterleavedBlocks),
+            arranged_int8=ours.arranged_int8,
+        )
 
     def make_block_gemm(self, device: torch.device) -> BlockGemm | None:
-        from yaie.backends.cpu.blocks import CpuBlockGemm
-
         return CpuBlockGemm(library())
 
     def make_attention(self, pool: KVPool) -> BatchAttention:

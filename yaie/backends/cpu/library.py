@@ -38,11 +38,20 @@ class RotateAndStore(ctypes.Structure):
     )
 
 
-class PackedWeight(ctypes.Structure):
-    """A weight in few bits, as `products.cpp` declares it."""
+class BlockPart(ctypes.Structure):
+    """Some outputs of a weight in blocks, all of one kind, as `blocks.cpp` declares it."""
+
+    _fields_ = fields((c_void_p, "blocks"), (c_int64, "outputs"), (c_int32, "kind"))
+
+
+class BlocksProduct(ctypes.Structure):
+    """A product with a weight in blocks, and what stands around it, as `blocks.cpp` declares it."""
 
     _fields_ = fields(
-        (c_void_p, "codes scales zeros"), (c_int64, "inputs outputs group"), (c_int32, "bits")
+        (c_void_p, "parts x gain bias residual out"),
+        (c_int64, "rows inputs stride"),
+        (c_float, "eps"),
+        (c_int32, "num_parts gated is_bfloat16 threads"),
     )
 
 
@@ -77,6 +86,7 @@ class Library:
 
         self._set_team = function("yaie_set_team", None, c_void_p)
         self.lanes = function("yaie_lanes", c_int32)()
+        self.has_dots = bool(function("yaie_has_dots", c_int32)())
         self.make_plan = function(
             "yaie_make_plan", c_void_p, *[c_void_p] * 3, c_int64, *[c_int32] * 4
         )
@@ -90,16 +100,16 @@ class Library:
         self.silu_mul = function(
             "yaie_silu_mul", None, c_void_p, c_void_p, c_int64, c_int64, c_int32, c_int32
         )
-        self.packed_product = function(
-            "yaie_packed_product", None, POINTER(PackedWeight), *[c_void_p] * 2, c_int64,
-            *[c_int32] * 2,
-        )  # fmt: skip
-        self.unpack = function("yaie_unpack", None, POINTER(PackedWeight), c_void_p, *[c_int32] * 2)
-        self.blocks_product = function(
-            "yaie_blocks_product", c_int32, *[c_void_p] * 3, *[c_int64] * 4, c_int32, c_int32
+        self.block_bytes = function("yaie_block_bytes", c_int64, c_int32)
+        self.arrange_blocks = function(
+            "yaie_arrange_blocks", None, *[c_void_p] * 2, *[c_int64] * 2, *[c_int32] * 2
         )
+        self.blocks_product = function("yaie_blocks_product", None, POINTER(BlocksProduct))
         self.blocks_numbers = function(
-            "yaie_blocks_numbers", c_int32, *[c_void_p] * 2, c_int64, *[c_int32] * 3
+            "yaie_blocks_numbers", None, POINTER(BlockPart), c_void_p, c_int64, *[c_int32] * 2
+        )
+        self.blocks_rows = function(
+            "yaie_blocks_rows", None, *[c_void_p] * 3, *[c_int64] * 2, *[c_int32] * 2
         )
         self.use_openmp()
 

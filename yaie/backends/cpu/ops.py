@@ -5,6 +5,7 @@ from torch import Tensor
 
 from yaie.backends.cpu.library import Library
 from yaie.core.contracts import TransformerOps
+from yaie.core.gemm import FusedGemm
 
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -12,8 +13,12 @@ DTYPES = (torch.float32, torch.bfloat16)
 class CpuOps:
     """Norms and activation. Lab 2 computes the rest, and what is of other dtypes."""
 
-    def __init__(self, library: Library, plain: TransformerOps) -> None:
+    def __init__(
+        self, library: Library, plain: TransformerOps, fused: FusedGemm | None = None
+    ) -> None:
+        """fused: None if norms and activation run by themselves."""
         self._library = library
+        self.fused = fused
         self._plain = plain
         self.rope = plain.rope
         self.causal_mask = plain.causal_mask

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yaie.core.gemm import BlockGemm
+from yaie.core.gemm import BlockGemm, BlockWeight
 from yaie.models.experts import ExpertProducts, Groups, PlainExperts
 from yaie.models.layout import Destination
 
@@ -27,23 +27,22 @@ class FileExperts(ExpertProducts):
         return {name: self._place, **self.of_bias(name)}
 
     def multiply(self, x: Tensor, groups: Groups) -> Tensor:
-        kind, weights = self._place.kind, self._place.target
-        if kind is None:
-            return PlainExperts(weights).multiply(x, groups)
+        if self._place.blocks is None:
+            return PlainExperts(self._place.target).multiply(x, groups)
         y = x.new_empty(len(x), self._outputs)
         for expert, rows in groups.spans():
-            self._products.product(x[rows], weights[expert], kind, y[rows])
+            self._products.product(x[rows], self._place.blocks[expert], y[rows])
         return y
 
 
 @dataclass(slots=True)
 class _Place(Destination):
-    """Of experts [experts, in, out], `stacked`. target is set when they come: blocks [experts, out,
-    bytes of a row] uint8, or, with kind None, their numbers."""
+    """Of experts [experts, in, out], `stacked`. When they come blocks is set, of each expert, or target
+    to their numbers."""
 
     stacked: tuple[int, int, int] = (0, 0, 0)
     products: Any = None
-    kind: int | None = None
+    blocks: list[BlockWeight] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,7 +50,9 @@ class _Place(Destination):
 
     @property
     def weight_bytes(self) -> int:
-        return self.target.nbytes
+        if self.blocks is None:
+            return self.target.nbytes
+        return sum(one.nbytes for one in self.blocks)
 
     def fill(self, tensor: Any) -> None:
         """Take a tensor over. Raises ValueError on another shape."""
@@ -62,4 +63,6 @@ class _Place(Destination):
             numbers = tensor[(slice(None),) * 3]
             self.target = torch.empty(self.shape, dtype=self.target.dtype).copy_(numbers)
         else:
-            self.kind, self.target = packed
+            kind, experts = packed
+            inputs = self.stacked[1]
+            self.blocks = [self.products.arranged(rows, kind, inputs) for rows in experts]

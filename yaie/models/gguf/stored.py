@@ -101,7 +101,8 @@ class GgufTensor:
 
     def blocks(self, kinds: Container[int]) -> tuple[int, Tensor] | None:
         """(ggml's number of its type, its blocks [rows, bytes] uint8) of a matrix that is stored in one
-        of these types and wanted as it is, but for the order of its rows; else None."""
+        of these types and wanted as it is, but for the order of its rows; else None. The blocks may be
+        the file itself."""
         piece = self._entry.pieces[0]
         if len(self._entry.pieces) > 1 or len(piece.shape) != 2 or piece.kind not in kinds:
             return None
@@ -109,7 +110,7 @@ class GgufTensor:
             return None
         rows = self._bytes(piece)
         self._read(rows.numel())
-        return piece.kind, rows[_row_order(piece)] if piece.heads else rows.clone()
+        return piece.kind, rows[_row_order(piece)] if piece.heads else rows
 
     def expert_blocks(self, kinds: Container[int]) -> tuple[int, Tensor] | None:
         """(ggml's number of their type, their blocks [experts, out, bytes of a row] uint8) of experts
@@ -126,7 +127,7 @@ class GgufTensor:
         rows = [self._bytes(piece) for piece in pieces]
         self._read(sum(one.numel() for one in rows))
         # Numbers that take turns in the last axis are rows that do.
-        return kind, rows[0].clone() if is_one else torch.stack(rows, 2).flatten(1, 2)
+        return kind, rows[0] if is_one else torch.stack(rows, 2).flatten(1, 2)
 
     def _bytes(self, piece: Piece) -> Tensor:
         """[..., bytes of a row] uint8: the file itself."""

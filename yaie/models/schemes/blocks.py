@@ -1,22 +1,24 @@
-"""Weights that stay in the blocks of a GGUF: a few bits each, multiplied as they lie in the file.
+"""Weights that stay in the blocks of a GGUF: a few bits each, multiplied as they are stored.
 
 The tensors of a stacked product need not be of one type: llama.cpp stores values and the way down in
-more bits than the rest (Q6_K beside Q4_K). Those that are of one type are one product; otherwise each is
-multiplied by itself, into its columns of the result.
-What the backend has no kernel for is unpacked as it is loaded.
+more bits than the rest (Q6_K beside Q4_K). What the backend has no kernel for is unpacked as it is
+loaded; beside such a tensor the others are multiplied by themselves, into their columns of the result.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yaie.core.gemm import BlockGemm
+from yaie.core.gemm import BlockGemm, BlockWeight, PlainWeight
 from yaie.models.layout import Destination, Layout
 from yaie.models.packing import PackedFormat
 from yaie.models.schemes.base import Scheme
+
+if TYPE_CHECKING:
+    from yaie.models.schemes.block_table import BlockTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,16 @@ class BlockPacking:
     def scheme(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> "BlockScheme":
         """Storage for one product."""
         return BlockScheme(layout, dtype, device, products=self.products)
+
+    def table(self, vocab: int, hidden: int, dtype: torch.dtype) -> "BlockTable | None":
+        """Storage for a table of the tokens; None where the checkpoint has it in floating point."""
+        from yaie.models.schemes.block_table import BlockTable
+
+        return (
+            BlockTable(vocab, hidden, dtype, self.products)
+            if self.format.method == "gguf"
+            else None
+        )
 
 
 class BlockScheme(Scheme):
@@ -55,9 +67,9 @@ class BlockScheme(Scheme):
         if not layout.bias:
             self._bias = self._bias[:0]
         self._unfilled = len(layout.sizes)
-        self._whole: tuple[int, Tensor] | None = None
+        self._whole: Any = None
         self._parts = [
-            _Place(
+            BlockPlace(
                 torch.empty(0, dtype=dtype),
                 filled=self._part_filled,
                 rows=rows,
@@ -80,15 +92,19 @@ class BlockScheme(Scheme):
         return places
 
     def _part_filled(self) -> None:
-        """After the last one: join those of one type."""
+        """After the last one: one weight of those that stay in blocks."""
         self._unfilled -= 1
-        kind = self._parts[0].kind
-        if self._unfilled or kind is None or {part.kind for part in self._parts} != {kind}:
-            return
-        blocks = torch.cat([part.target for part in self._parts])
-        self._whole = kind, blocks
-        for part, own in zip(self._parts, blocks.split(self.layout.sizes), strict=True):
-            part.target = own  # what it held is given back
+        weights = [part.blocks for part in self._parts if part.blocks is not None]
+        if not self._unfilled and len(weights) == len(self._parts):
+            self._whole = self._products.stacked(weights)
+
+    @property
+    def plain(self) -> PlainWeight | None:
+        return None if self._whole is None else PlainWeight(self._whole, self._added)
+
+    @property
+    def _added(self) -> Tensor | None:
+        return self._bias if self.layout.bias else None
 
     def in_float32(self, x: Tensor) -> Tensor:
         return self(x).float()
@@ -96,27 +112,24 @@ class BlockScheme(Scheme):
     def __call__(self, x: Tensor) -> Tensor:
         out = x.new_empty(len(x), self.layout.out_features)
         if self._whole is not None:
-            kind, blocks = self._whole
-            self._products.product(x, blocks, kind, out)
-            return out.add_(self._bias) if self.layout.bias else out
-        columns = out.split(self.layout.sizes, 1)
-        for part, own in zip(self._parts, columns, strict=True):
-            if part.kind is None:
+            self._products.product(x, self._whole, out, self._added)
+            return out
+        for part, own in zip(self._parts, out.split(self.layout.sizes, 1), strict=True):
+            if part.blocks is None:
                 own.copy_(F.linear(x, part.target))
             else:
-                self._products.product(x, part.target, part.kind, own)
+                self._products.product(x, part.blocks, own)
         return out.add_(self._bias) if self.layout.bias else out
 
 
 @dataclass(slots=True)
-class _Place(Destination):
-    """Of one tensor [rows, columns]. target is set when it comes: its blocks [rows, bytes] uint8, or,
-    with kind None, its numbers."""
+class BlockPlace(Destination):
+    """Of one tensor [rows, columns]. When it comes blocks is set, or target to its numbers."""
 
     rows: int = 0
     columns: int = 0
     gemm: Any = None
-    kind: int | None = None
+    blocks: BlockWeight | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,7 +137,7 @@ class _Place(Destination):
 
     @property
     def weight_bytes(self) -> int:
-        return self.target.nbytes
+        return self.target.nbytes if self.blocks is None else self.blocks.nbytes
 
     def fill(self, tensor: Any) -> None:
         """Take a tensor over, as blocks if it has some of a kind that is multiplied.
@@ -137,6 +150,7 @@ class _Place(Destination):
         if packed is None:
             self.target = tensor[(slice(None), slice(None))].to(self.target.dtype)
         else:
-            self.kind, self.target = packed
+            kind, rows = packed
+            self.blocks = self.gemm.arranged(rows, kind, self.columns)
         if self.filled is not None:
             self.filled()

@@ -75,6 +75,12 @@ class WordScheme(Scheme):
     def in_float32(self, x: Tensor) -> Tensor:
         return self(x).float()
 
+    @property
+    def plain(self) -> PlainWeight | None:
+        if not self._products.fuses(self._weight):
+            return None
+        return PlainWeight(self._weight, self._bias)
+
     def _check_sizes(self) -> None:
         inputs, sizes = self.layout.in_features, self.layout.sizes
         if inputs % self._size or any(size % self._codes for size in (inputs, *sizes)):
@@ -179,9 +185,7 @@ class Int4Scheme(WordScheme):
 
     @property
     def plain(self) -> PlainWeight | None:
-        if self._order is not None or not self._products.fuses(self._weight):
-            return None
-        return PlainWeight(self._weight, self._bias)
+        return super().plain if self._order is None else None
 
     def _complete_with(self, qweight: Tensor, scales: Tensor, qzeros: Tensor) -> None:
         is_even = bool((qzeros == EIGHTS).all())

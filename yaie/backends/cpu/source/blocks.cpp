@@ -1,285 +1,318 @@
-// Weights in the blocks of GGUF files and of MXFP4, multiplied as they lie there: 32 or 256 numbers of a row share what
-// they are multiplied with, and become float32 in registers, right before they meet x. So a step reads four
-// or eight bits of each weight, and its sums are those of unpacked weights but for their order.
-//
-// The layouts are ggml's. Each kind below has the bytes of a block, and `part`: the i-th 32 numbers of it.
-#include <cstdint>
-#include <cstring>
+// Products with weights of few bits (`kinds.h`), by sums of whole numbers: x in slices of eight bits
+// (`slices.h`) meets the codes as they are stored, four at a time. A step reads four or eight bits of each
+// weight; its sums are those of unpacked weights and x in float32, but for their order.
+#include <memory>
+#include <vector>
 
+#include "kinds.h"
+#include "rows.h"
+#include "scores.h"
 #include "threads.h"
-#include "vectors.h"
 
 namespace {
 
-constexpr int PART = 32;
-constexpr int VECTORS = PART / LANES;
-constexpr int64_t WORTH_A_THREAD = 1 << 15;  // products
-constexpr int64_t TILE = 32;                 // outputs that a thread takes at a time
+constexpr int64_t WORTH_A_THREAD = 1 << 16;  // products
+constexpr int64_t AT_A_TIME = 1 << 14;       // weights that a thread takes
+constexpr int MOST_ROWS = 8;               // whose sums stay in registers
 
-typedef uint8_t Bytes __attribute__((vector_size(LANES)));
-typedef int8_t SignedBytes __attribute__((vector_size(LANES)));
+}  // namespace
 
-inline float half(const uint8_t* at) {
-    uint16_t bits;
-    std::memcpy(&bits, at, 2);
-#if defined(__F16C__)
-    return _cvtsh_ss(bits);
-#else
-    const uint32_t sign = uint32_t(bits & 0x8000) << 16, rest = bits & 0x7fff;
-    // A float16's exponent and fraction as those of a float32 are 2^112 times too small, denormals too.
-    const uint32_t scaled = rest >= 0x7c00 ? 0x7f800000 | (rest & 0x3ff) << 13 : rest << 13;
-    float value;
-    std::memcpy(&value, &scaled, 4);
-    if (rest < 0x7c00) value *= 5.192296858534828e33f;
-    return sign ? -value : value;
-#endif
-}
-
-inline Floats widened(Bytes codes) {
-#if defined(__AVX512F__)
-    return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32((__m128i)codes));
-#elif defined(__AVX2__)
-    int64_t word;
-    std::memcpy(&word, &codes, 8);
-    return (Floats)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(word)));
-#else
-    return __builtin_convertvector(codes, Floats);
-#endif
-}
-
-inline Floats widened(SignedBytes codes) {
-#if defined(__AVX512F__)
-    return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32((__m128i)codes));
-#elif defined(__AVX2__)
-    int64_t word;
-    std::memcpy(&word, &codes, 8);
-    return (Floats)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(word)));
-#else
-    return __builtin_convertvector(codes, Floats);
-#endif
-}
-
-// Vector v of 32 codes of four bits: the low halves of 16 bytes come before the high ones.
-inline Bytes nibbles(const uint8_t* codes, int v) {
-    const int first = v * LANES;
-    const Bytes bytes = read<Bytes>(codes + first % 16);
-    return first < 16 ? bytes & 15 : bytes >> 4;
-}
-
-// Codes of four bits (E2M1) as twice the numbers that they stand for, which are whole.
-inline SignedBytes doubled(Bytes codes) {
-    alignas(16) static constexpr int8_t NUMBERS[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                       0, -1, -2, -3, -4, -6, -8, -12};
-#if defined(__AVX2__)
-    __m128i places = _mm_setzero_si128();
-    std::memcpy(&places, &codes, sizeof codes);
-    const __m128i found = _mm_shuffle_epi8(read<__m128i>(NUMBERS), places);
-    SignedBytes numbers;
-    std::memcpy(&numbers, &found, sizeof numbers);
-    return numbers;
-#else
-    SignedBytes numbers;
-    for (int lane = 0; lane < LANES; lane++) numbers[lane] = NUMBERS[codes[lane]];
-    return numbers;
-#endif
-}
-
-// Half of the power of two that an exponent stands for (E8M0, 127 is 1): codes are twice what they are.
-inline float half_power(uint8_t exponent) {
-    const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : uint32_t(exponent - 1) << 23;
-    float value;
-    std::memcpy(&value, &bits, 4);
-    return value;
-}
-
-struct Q8_0 {
-    static constexpr int BYTES = 34, PARTS = 1;
-    const uint8_t* block;
-    float scale;
-    explicit Q8_0(const uint8_t* at) : block(at), scale(half(at)) {}
-    Floats part(int, int v) const { return widened(read<SignedBytes>(block + 2 + v * LANES)) * scale; }
-};
-
-struct Q4_0 {
-    static constexpr int BYTES = 18, PARTS = 1;
-    const uint8_t* block;
-    float scale;
-    explicit Q4_0(const uint8_t* at) : block(at), scale(half(at)) {}
-    Floats part(int, int v) const { return widened(nibbles(block + 2, v)) * scale - 8.0f * scale; }
-};
-
-struct Q4_1 {
-    static constexpr int BYTES = 20, PARTS = 1;
-    const uint8_t* block;
-    float scale, least;
-    explicit Q4_1(const uint8_t* at) : block(at), scale(half(at)), least(half(at + 2)) {}
-    Floats part(int, int v) const { return widened(nibbles(block + 4, v)) * scale + least; }
-};
-
-// Eight scales and eight minima of six bits in 12 bytes; two parts share 32 bytes of codes.
-struct Q4_K {
-    static constexpr int BYTES = 144, PARTS = 8;
-    const uint8_t* block;
-    float scales[8], least[8];
-    explicit Q4_K(const uint8_t* at) : block(at) {
-        const float d = half(at), m = half(at + 2);
-        const uint8_t* packed = at + 4;
-        for (int i = 0; i < 4; i++) {
-            scales[i] = d * float(packed[i] & 63);
-            least[i] = m * float(packed[i + 4] & 63);
-            scales[i + 4] = d * float((packed[i + 8] & 15) | (packed[i] >> 6 << 4));
-            least[i + 4] = m * float((packed[i + 8] >> 4) | (packed[i + 4] >> 6 << 4));
-        }
-    }
-    Floats part(int i, int v) const {
-        const Bytes bytes = read<Bytes>(block + 16 + i / 2 * PART + v * LANES);
-        return widened(i % 2 == 0 ? bytes & 15 : bytes >> 4) * scales[i] - least[i];
-    }
-};
-
-// Four low bits of a code in `block`, two high ones behind them; 16 codes share a scale of eight bits.
-struct Q6_K {
-    static constexpr int BYTES = 210, PARTS = 8;
-    const uint8_t* block;
-    float scale;
-    explicit Q6_K(const uint8_t* at) : block(at), scale(half(at + 208)) {}
-    Floats part(int i, int v) const {
-        const int upper = i / 4, j = i % 4, at = v * LANES;
-        const Bytes low = read<Bytes>(block + upper * 64 + j % 2 * PART + at);
-        const Bytes high = read<Bytes>(block + 128 + upper * PART + at) >> (2 * j) & 3;
-        const Bytes codes = (j < 2 ? low & 15 : low >> 4) | high << 4;
-        const float factor = scale * float(int8_t(block[192 + 2 * i + at / 16]));
-        return widened(codes) * factor - 32.0f * factor;
-    }
-};
-
-struct MXFP4 {
-    static constexpr int BYTES = 17, PARTS = 1;
-    const uint8_t* block;
-    float scale;
-    explicit MXFP4(const uint8_t* at) : block(at), scale(half_power(at[0])) {}
-    Floats part(int, int v) const { return widened(doubled(nibbles(block + 1, v))) * scale; }
-};
-
-struct Product {
-    const float* x;  // [rows, inputs]
+// See `library.py`. Some outputs of a weight, all of one kind: [tiles, blocks of a row, bytes of LANES blocks].
+struct BlockPart {
     const uint8_t* blocks;
-    float* out;
-    int64_t rows, inputs, outputs, stride;  // stride: from a row of out to the next
+    int64_t outputs;
+    int32_t kind;
 };
 
-// O outputs from `o` on of R rows from `row` on.
-template <typename Kind, int O, int R>
-void outputs_of(const Product& call, int64_t row, int64_t o) {
-    const int64_t blocks = call.inputs / (PART * Kind::PARTS);
-    const uint8_t* from = call.blocks + o * blocks * Kind::BYTES;
-    Floats sums[O][R][VECTORS] = {};
-    for (int64_t b = 0; b < blocks; b++) {
-        const float* x = call.x + row * call.inputs + b * PART * Kind::PARTS;
-        for (int k = 0; k < O; k++) {
-            const Kind block(from + (k * blocks + b) * Kind::BYTES);
+// See `library.py`. out = x by the weight, whose parts' outputs lie side by side. stride: from a row of out to
+// the next. Null where there is none: gain: x is normed by it first. bias; residual: is added last, and may
+// be out. gated: what is kept is silu of the first half of the outputs by the second.
+struct BlocksProduct {
+    const BlockPart* parts;
+    const void *x, *gain, *bias, *residual;
+    void* out;
+    int64_t rows, inputs, stride;
+    float eps;
+    int32_t num_parts, gated, is_bfloat16, threads;
+};
+
+namespace {
+
+// A part of a call. first: where its outputs begin among all.
+struct Product {
+    const uint8_t* blocks;
+    int64_t rows, inputs, outputs, first, stride;
+    void* out;
+    const void *bias, *residual;
+};
+
+// What is in the slices as floats, less BIAS for each code.
+template <typename Kind>
+inline Floats joined(const Ints (&sums)[2]) {
+    return __builtin_convertvector((sums[0] << 8) + sums[1], Floats);
+}
+
+template <typename Kind>
+inline Floats joined(const Ints (&sums)[3]) {
+    const Floats large = __builtin_convertvector(sums[0], Floats);
+    return large * 65536.0f + __builtin_convertvector((sums[1] << 8) + sums[2], Floats);
+}
+
+// A tile of a row, rounded after each step as separate operations would.
+template <typename T>
+inline void put(const Product& call, int64_t row, int64_t tile, Floats x) {
+    const int64_t at = call.first + tile * LANES, count = call.outputs - tile * LANES;
+    x = rounded<T>(x);
+    if (call.bias != nullptr) x = rounded<T>(x + load_some(static_cast<const T*>(call.bias) + at, count));
+    const int64_t place = row * call.stride + at;
+    if (call.residual != nullptr) x += load_some(static_cast<const T*>(call.residual) + place, count);
+    store_some(static_cast<T*>(call.out) + place, x, count);
+}
+
+// A tile of outputs of R rows from `row` on. x: [rows, parts].
+template <typename Kind, typename T, int R, int S>
+void tile_of(const Product& call, const Part<S>* x, int64_t row, int64_t tile) {
+    constexpr int SOME = GROUPS / Kind::HALVES;
+    const int64_t parts = call.inputs / PART, blocks = parts / Kind::PARTS;
+    Floats totals[R] = {};
+    Kind block = opened<Kind>(call.blocks, tile, blocks);
+    const Part<S>* of_block = x + row * parts;
+    for (int64_t b = 0; b < blocks; b++, block.at += Kind::BYTES * LANES, of_block += Kind::PARTS)
+        for (int i = 0; i < Kind::PARTS; i++) {
+            Words groups[GROUPS];
+            block.groups(i, groups);
+            for (int h = 0; h < Kind::HALVES; h++) {
+                const Floats scale = block.scale(i, h);
+                for (int r = 0; r < R; r++) {
+                    const Part<S>& part = of_block[r * parts + i];
+                    Ints sums[S];
+                    for (int s = 0; s < S; s++) {
+                        const int32_t all = Kind::HALVES == 2 ? part.halves[s][h]
+                                                              : part.halves[s][0] + part.halves[s][1];
+                        sums[s] = everywhere(-Kind::BIAS * all);
+                    }
 #pragma GCC unroll 8
-            for (int i = 0; i < Kind::PARTS; i++)
-                for (int v = 0; v < VECTORS; v++) {
-                    const Floats weights = block.part(i, v);
-                    for (int r = 0; r < R; r++)
-                        sums[k][r][v] += weights * load(x + r * call.inputs + i * PART + v * LANES);
+                    for (int g = h * SOME; g < (h + 1) * SOME; g++)
+                        for (int s = 0; s < S; s++)
+                            sums[s] = Kind::BITS == 8 ? dot_of_bytes(sums[s], groups[g], part.slices[s][g])
+                                                      : dot(sums[s], groups[g], part.slices[s][g]);
+                    totals[r] += joined<Kind>(sums) * (scale * part.scale);
                 }
+            }
+            if (Kind::HAS_LEAST) {
+                const Floats least = block.least(i);
+                for (int r = 0; r < R; r++) totals[r] += least * of_block[r * parts + i].total;
+            }
         }
+    for (int r = 0; r < R; r++) put<T>(call, row + r, tile, totals[r]);
+}
+
+// Some tiles of all rows.
+template <typename Kind, typename T, int S>
+void tiles_of(const Product& call, const Part<S>* x, int64_t first, int64_t end) {
+    for (int64_t row = 0; row < call.rows;) {
+        const int left = int(call.rows - row);
+        const auto some = [&](auto r) {
+            for (int64_t tile = first; tile < end; tile++) tile_of<Kind, T, r.value, S>(call, x, row, tile);
+        };
+        row += left >= 4 ? pieces<MOST_ROWS, 4, 4>(left, some) : pieces<2, 1, 1>(left, some);
     }
-    for (int k = 0; k < O; k++)
-        for (int r = 0; r < R; r++) {
-            Floats all = sums[k][r][0];
-            for (int v = 1; v < VECTORS; v++) all += sums[k][r][v];
-            float total = 0.0f;
-            for (int lane = 0; lane < LANES; lane++) total += all[lane];
-            call.out[(row + r) * call.stride + o + k] = total;
+}
+
+// Calls work(a Kind) for the number of one: ggml's, or, above 255, ours.
+template <typename Work>
+void of_kind(int kind, const Work& work) {
+    switch (kind) {
+        case 2: return work(Q4_0{});
+        case 3: return work(Q4_1{});
+        case 8: return work(Q8_0{});
+        case 12: return work(Q4_K{});
+        case 14: return work(Q6_K{});
+        case 39: return work(MXFP4{});
+        case 256: return work(Int8{});
+        case 257: return work(Int4<1>{});
+        case 258: return work(Int4<2>{});
+        case 260: return work(Int4<4>{});
+    }
+}
+
+inline int64_t tiles_in(int64_t outputs) { return (outputs + LANES - 1) / LANES; }
+
+// Rows in slices, normed if there is a gain.
+template <typename T, int S>
+std::unique_ptr<Part<S>[]> sliced(const BlocksProduct& call) {
+    const int64_t parts = call.inputs / PART;
+    std::unique_ptr<Part<S>[]> all(new Part<S>[call.rows * parts]);
+    const int threads = at_most(call.threads, call.rows * call.inputs / (1 << 14));
+    for_each(int(call.rows), threads, [&](int64_t row) {
+        const T* x = static_cast<const T*>(call.x) + row * call.inputs;
+        std::unique_ptr<T[]> normed;
+        if (call.gain != nullptr) {
+            normed.reset(new T[call.inputs]);
+            norm_row(x, static_cast<T*>(nullptr), static_cast<const T*>(call.gain), normed.get(), call.inputs,
+                     call.eps);
+            x = normed.get();
         }
+        for (int64_t i = 0; i < parts; i++) {
+            float wide[PART];
+            for (int k = 0; k < PART; k += LANES) store(wide + k, load(x + i * PART + k));
+            slice(wide, all[row * parts + i]);
+        }
+    });
+    return all;
 }
 
-template <typename Kind, int O, int R>
-void rows_of(const Product& call, int64_t row, int64_t begin, int64_t end) {
-    int64_t o = begin;
-    for (; o + O <= end; o += O) outputs_of<Kind, O, R>(call, row, o);
-    for (; o < end; o++) outputs_of<Kind, 1, R>(call, row, o);
-}
-
-template <typename Kind>
-void multiply(const Product& call, int threads) {
-    const int64_t worth = call.rows * call.inputs * call.outputs / WORTH_A_THREAD;
-    threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, worth)));
-    for_each(int((call.outputs + TILE - 1) / TILE), threads, [&](int tile) {
-        const int64_t begin = tile * TILE, end = std::min(call.outputs, begin + TILE);
-        int64_t row = 0;
-        for (; row + 4 <= call.rows; row += 4) rows_of<Kind, 2, 4>(call, row, begin, end);
-        for (; row + 2 <= call.rows; row += 2) rows_of<Kind, 2, 2>(call, row, begin, end);
-        for (; row < call.rows; row++) rows_of<Kind, 4, 1>(call, row, begin, end);
+template <typename T, int S>
+void multiply(const BlocksProduct& call, void* out, int64_t stride) {
+    const auto x = sliced<T, S>(call);
+    const int64_t some = std::max<int64_t>(1, AT_A_TIME / (call.inputs * LANES));
+    std::vector<Product> products;
+    std::vector<int64_t> pieces;  // of all parts up to each
+    int64_t first = 0, count = 0;
+    for (int p = 0; p < call.num_parts; p++) {
+        const BlockPart& part = call.parts[p];
+        products.push_back({part.blocks, call.rows, call.inputs, part.outputs, first, stride, out, call.bias,
+                            call.residual});
+        pieces.push_back(count += (tiles_in(part.outputs) + some - 1) / some);
+        first += part.outputs;
+    }
+    const int threads = at_most(call.threads, call.rows * call.inputs * first / WORTH_A_THREAD);
+    for_each(int(count), threads, [&](int i) {
+        int p = 0;
+        while (i >= pieces[p]) p++;
+        const int64_t begin = (i - (p == 0 ? 0 : pieces[p - 1])) * some;
+        const int64_t end = std::min(tiles_in(call.parts[p].outputs), begin + some);
+        of_kind(call.parts[p].kind, [&](auto kind) {
+            tiles_of<decltype(kind), T>(products[p], x.get(), begin, end);
+        });
     });
 }
 
-inline void keep(float* at, Floats x) { store(at, x); }
-
-inline void keep(BFloat16* at, Floats x) {
-#if defined(__AVX512BF16__)
-    const __m256bh halves = _mm512_cvtneps_pbh((__m512)x);
-    std::memcpy(at, &halves, sizeof halves);
-#else
-    store(at, x);
-#endif
+template <typename T, int S>
+void multiply(const BlocksProduct& call) {
+    if (!call.gated) return multiply<T, S>(call, call.out, call.stride);
+    int64_t both = 0;
+    for (int p = 0; p < call.num_parts; p++) both += call.parts[p].outputs;
+    const std::unique_ptr<T[]> products(new T[call.rows * both]);
+    multiply<T, S>(call, products.get(), both);
+    for_each(int(call.rows), at_most(call.threads, call.rows * both / (1 << 15)), [&](int64_t row) {
+        const T* gate = products.get() + row * both;
+        silu_row(gate, gate + both / 2, static_cast<T*>(call.out) + row * call.stride, both / 2);
+    });
 }
 
+// Blocks of rows, as a file has them, into tiles.
+template <typename Kind>
+void arrange(const uint8_t* rows, int64_t outputs, int64_t inputs, uint8_t* to, int threads) {
+    const int64_t blocks = inputs / (PART * Kind::PARTS);
+    for_each(int((outputs + LANES - 1) / LANES), threads, [&](int64_t tile) {
+        const int64_t held = std::min<int64_t>(LANES, outputs - tile * LANES);
+        for (int lane = 0; lane < held; lane++)
+            for (int64_t b = 0; b < blocks; b++)
+                Kind::place(rows + ((tile * LANES + lane) * blocks + b) * Kind::FILE_BYTES,
+                            to + (tile * blocks + b) * Kind::BYTES * LANES, lane);
+    });
+}
+
+// Numbers of some tiles, which lie side by side in out [inputs, stride].
 template <typename Kind, typename T>
-void unpack(const uint8_t* blocks, T* out, int64_t count, int threads) {
-    constexpr int64_t SOME = 64;  // blocks
-    for_each(int((count + SOME - 1) / SOME), threads, [&](int64_t piece) {
-        for (int64_t b = piece * SOME; b < std::min(count, (piece + 1) * SOME); b++) {
-            const Kind block(blocks + b * Kind::BYTES);
-            T* to = out + b * PART * Kind::PARTS;
-            for (int i = 0; i < Kind::PARTS; i++)
-                for (int v = 0; v < VECTORS; v++) keep(to + i * PART + v * LANES, block.part(i, v));
+void unpack(const BlockPart& part, int64_t inputs, T* out, int64_t first, int64_t end) {
+    const int64_t blocks = inputs / (PART * Kind::PARTS);
+    for (int64_t b = 0; b < blocks; b++)
+        for (int64_t tile = first; tile < end; tile++) {
+            Kind block = opened<Kind>(part.blocks, tile, blocks);
+            block.at += b * Kind::BYTES * LANES;
+            for (int i = 0; i < Kind::PARTS; i++) {
+                Words groups[GROUPS];
+                block.groups(i, groups);
+                const Floats least = block.least(i);
+                for (int k = 0; k < PART; k++) {
+                    const Words word = groups[k / 8 * 2 + k % 2] >> (8 * (k % 8 / 2)) & 255;
+                    const Floats code = __builtin_convertvector((Ints)word - Kind::BIAS, Floats);
+                    const Floats scale = block.scale(i, Kind::HALVES == 2 ? k / 16 : 0);
+                    T* to = out + ((b * Kind::PARTS + i) * PART + k) * part.outputs;
+                    store_some(to + tile * LANES, code * scale + least, part.outputs - tile * LANES);
+                }
+            }
         }
+}
+
+template <typename T>
+void unpack(const BlockPart& part, int64_t inputs, T* out, int threads) {
+    const int64_t tiles = tiles_in(part.outputs);
+    constexpr int64_t SOME = 64 / LANES;
+    for_each(int((tiles + SOME - 1) / SOME), threads, [&](int64_t i) {
+        of_kind(part.kind, [&](auto kind) {
+            unpack<decltype(kind)>(part, inputs, out, i * SOME, std::min(tiles, (i + 1) * SOME));
+        });
     });
 }
 
-template <typename Kind>
-void unpack_as(const uint8_t* blocks, void* out, int64_t count, int is_bfloat16, int threads) {
-    if (is_bfloat16)
-        unpack<Kind>(blocks, static_cast<BFloat16*>(out), count, threads);
-    else
-        unpack<Kind>(blocks, static_cast<float*>(out), count, threads);
+// Numbers of one output.
+template <typename Kind, typename T>
+void unpack_row(const BlockPart& part, int64_t inputs, int64_t output, T* to) {
+    const int64_t blocks = inputs / (PART * Kind::PARTS), tile = output / LANES, lane = output % LANES;
+    Kind block = opened<Kind>(part.blocks, tile, blocks);
+    for (int64_t b = 0; b < blocks; b++, block.at += Kind::BYTES * LANES)
+        for (int i = 0; i < Kind::PARTS; i++) {
+            Words groups[GROUPS];
+            block.groups(i, groups);
+            const float least = block.least(i)[lane];
+            for (int k = 0; k < PART; k++) {
+                const uint32_t word = groups[k / 8 * 2 + k % 2][lane];
+                const float code = float(int(word >> (8 * (k % 8 / 2)) & 255) - Kind::BIAS);
+                const float scale = block.scale(i, Kind::HALVES == 2 ? k / 16 : 0)[lane];
+                store_one(to++, code * scale + least);
+            }
+        }
+}
+
+template <typename T>
+void unpack_rows(const BlockPart& part, int64_t inputs, const int64_t* which, T* out, int64_t count,
+                 int threads) {
+    of_kind(part.kind, [&](auto kind) {
+        for_each(int(count), at_most(threads, count * inputs / (1 << 14)), [&](int64_t i) {
+            unpack_row<decltype(kind)>(part, inputs, which[i], out + i * inputs);
+        });
+    });
 }
 
 }  // namespace
 
 extern "C" {
 
-// out[r, o] = x[r] by row o of the weight [outputs, inputs]. kind: ggml's number. Returns whether there is
-// such a kind here.
-int yaie_blocks_product(const float* x, const uint8_t* blocks, float* out, int64_t rows, int64_t inputs,
-                        int64_t outputs, int64_t stride, int kind, int threads) {
-    const Product call{x, blocks, out, rows, inputs, outputs, stride};
-    switch (kind) {
-        case 2: multiply<Q4_0>(call, threads); return 1;
-        case 3: multiply<Q4_1>(call, threads); return 1;
-        case 8: multiply<Q8_0>(call, threads); return 1;
-        case 12: multiply<Q4_K>(call, threads); return 1;
-        case 14: multiply<Q6_K>(call, threads); return 1;
-        case 39: multiply<MXFP4>(call, threads); return 1;
-    }
-    return 0;
+int yaie_has_dots() { return HAS_DOTS; }
+
+// Bytes of LANES blocks of this kind.
+int64_t yaie_block_bytes(int kind) {
+    int64_t bytes = 0;
+    of_kind(kind, [&](auto some) { bytes = decltype(some)::BYTES * LANES; });
+    return bytes;
 }
 
-// `count` blocks, one behind the other, as numbers.
-int yaie_blocks_numbers(const uint8_t* blocks, void* out, int64_t count, int kind, int is_bfloat16,
-                        int threads) {
-    switch (kind) {
-        case 2: unpack_as<Q4_0>(blocks, out, count, is_bfloat16, threads); return 1;
-        case 3: unpack_as<Q4_1>(blocks, out, count, is_bfloat16, threads); return 1;
-        case 8: unpack_as<Q8_0>(blocks, out, count, is_bfloat16, threads); return 1;
-        case 12: unpack_as<Q4_K>(blocks, out, count, is_bfloat16, threads); return 1;
-        case 14: unpack_as<Q6_K>(blocks, out, count, is_bfloat16, threads); return 1;
-        case 39: unpack_as<MXFP4>(blocks, out, count, is_bfloat16, threads); return 1;
-    }
-    return 0;
+// rows: [outputs, blocks of a row] as a file has them. to: [tiles, blocks of a row, yaie_block_bytes].
+void yaie_arrange_blocks(const uint8_t* rows, uint8_t* to, int64_t inputs, int64_t outputs, int kind,
+                         int threads) {
+    of_kind(kind, [&](auto some) {
+        using Kind = decltype(some);
+        if constexpr (Kind::FILE_BYTES > 0) arrange<Kind>(rows, outputs, inputs, to, threads);
+    });
+}
+
+void yaie_blocks_product(const BlocksProduct* call) {
+    call->is_bfloat16 ? multiply<BFloat16, 2>(*call) : multiply<float, 3>(*call);
+}
+
+// out: [inputs, outputs] of the part's numbers, in float32 or bfloat16.
+void yaie_blocks_numbers(const BlockPart* part, void* out, int64_t inputs, int is_bfloat16, int threads) {
+    is_bfloat16 ? unpack(*part, inputs, static_cast<BFloat16*>(out), threads)
+                : unpack(*part, inputs, static_cast<float*>(out), threads);
+}
+
+// out: [count, inputs] of these outputs of the part, in float32 or bfloat16.
+void yaie_blocks_rows(const BlockPart* part, const int64_t* which, void* out, int64_t count, int64_t inputs,
+                      int is_bfloat16, int threads) {
+    is_bfloat16 ? unpack_rows(*part, inputs, which, static_cast<BFloat16*>(out), count, threads)
+                : unpack_rows(*part, inputs, which, static_cast<float*>(out), count, threads);
 }
 }
