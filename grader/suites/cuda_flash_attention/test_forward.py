@@ -227,6 +227,26 @@ def reason_of(got: list[int], right: list[int], size: int, which: str, why: str)
     return f"{SHORTER.format(' and '.join(left))} {why}".rstrip()
 
 
+def by_blocks(sees: Tensor, query: int, key: int, rules: dict[str, Any]) -> str:
+    """Which entry of a block mask decides about a wrong pair, and which one was read, if no other rule
+    is in force; else ""."""
+    blocks: Tensor | None = rules.get("block_mask")
+    if blocks is None or rules["causal"] or rules.get("window"):
+        return ""
+    size, columns = rules["mask_block"], blocks.shape[1]
+    rows, places = (torch.arange(count) // size for count in sees.shape)
+    held = blocks.flatten()
+    at = places[None] * columns + rows[:, None]
+    row, column = query // size, key // size
+    right = f"block_mask[{row}][{column}], {bool(blocks[row, column])}"
+    if int(at.max()) < len(held) and torch.equal(held[at], sees):
+        return (
+            f"block_mask[{column}][{row}] came out, the key's block first. Rows are those of queries: "
+            f"it is {right}."
+        )
+    return f"With blocks of {size} it is {right}."
+
+
 def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules: Any) -> None:
     """All methods of Mask agree with which keys each query sees."""
     sees, key_spans, query_spans, any_block = probe_mask(part, tq, tk, size, **rules)
@@ -237,7 +257,8 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
             f"sees(query {query}, key {key}) with {tq} queries and {tk} keys, {said(rules)}",
             str(bool(right[query, key])),
             str(bool(sees[query, key])),
-            f"Query {query} stands at position {tk - tq + query}. {why}",
+            by_blocks(sees, query, key, rules)
+            or f"Query {query} stands at position {tk - tq + query}. {why}",
         )
     in_order = {name: rule for name, rule in rules.items() if "block" not in name}
     ranges = seen(tq, tk, **in_order)
