@@ -1,5 +1,6 @@
 """What usual mistakes in attention and its gradients would give: for `expect_near(kinds=...)`."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -87,9 +88,12 @@ def forward_kinds(q: Tensor, k: Tensor, v: Tensor, scale: float, rules: dict[str
         "Values were taken for keys.": lambda: out(k=v),
     }
     if scale != q.shape[-1] ** -0.5:
-        kinds["Scores were multiplied by 1 / sqrt(d). It is the argument that counts, once."] = (
-            lambda: out(scale=q.shape[-1] ** -0.5)
+        d = q.shape[-1]
+        told = (
+            f"Scores were multiplied by 1 / sqrt({d}) = {d**-0.5:.4g}. It is the argument that counts, "
+            f"{scale:g}, whatever the head size is."
         )
+        kinds[told] = lambda: out(scale=d**-0.5)
     if tk > KEYS:
         last = (tk - 1) // KEYS * KEYS
         kinds |= {
@@ -376,6 +380,44 @@ def softmax_kinds(scores: Tensor) -> tuple[Kinds, Kinds]:
         )
         return {whole_warp: lambda: 1 / (total + other)}, {}
     return sums, accs
+
+
+def lse_kinds(total: Tensor, lse: Tensor) -> Kinds:
+    """Mistakes in lse of rows whose share and weights are right, from their sum and exact lse."""
+    top = lse - total.log()
+    formula = "lse is maximum + log(sum), the natural logarithm, to the base e."
+    return {
+        f"What came out is maximum + log2(sum). {formula}": lambda: top + total.log2(),
+        f"What came out is log2 of the denominator. {formula}": lambda: lse / math.log(2),
+        f"What came out is log(sum), which is relative to the maximum. {formula}": total.log,
+        f"What came out is the maximum alone. {formula}": lambda: top,
+        f"What came out is maximum - log(sum). {formula}": lambda: top - total.log(),
+        f"What came out is log(sum) - maximum. {formula}": lambda: total.log() - top,
+        f"What came out is maximum + sum. {formula}": lambda: top + total,
+        f"What came out is the denominator, without the logarithm. {formula}": lse.exp,
+    }
+
+
+def rounded_columns(got: Tensor, right: Tensor) -> str:
+    """Which columns of a float32 tile were rounded to 16 bits, and to which type, if it was."""
+    wrong = (got != right).any(dim=0).nonzero().flatten().tolist()
+    for dtype in (torch.bfloat16, torch.float16):
+        half = right.to(dtype).float()
+        if not wrong or not torch.equal(got[:, wrong], half[:, wrong]):
+            continue
+        name = str(dtype).removeprefix("torch.")
+        steps = {b - a for a, b in itertools.pairwise(wrong)}
+        if len(wrong) == got.shape[1]:
+            return f"All numbers were rounded to {name}. They stay float32."
+        if len(wrong) > 2 and steps == {4}:
+            return (
+                f"Columns {wrong[0]}, {wrong[1]}, {wrong[2]}, ..., one of each four, were rounded to "
+                f"{name}, and the others are right. All stay float32."
+            )
+        first, last = min(wrong), max(wrong)
+        few = f"{len(wrong)} columns, from {first} to {last}"
+        return f"{few}, were rounded to {name}. All stay float32."
+    return ""
 
 
 def lanes_that_know(share: Tensor, right: Tensor) -> str:
