@@ -102,8 +102,8 @@ def why_missed(sizes: list[Size], needed: Size, holding: list[Size], got: Any) -
         at = bisect_left(numbers, getattr(needed, name))
         if numbers != sorted(numbers) and got == (sizes[at] if at < len(sizes) else None):
             found.append(
-                f"Sizes stand in the order of their rows. Their {name} do not ascend, {numbers}: a search "
-                "by halves in those goes past the size that holds the step."
+                f"Sizes stand in the order of their rows. Their {name} do not ascend, {numbers}: a "
+                "search by halves in those goes past the size that holds the step."
             )
         if len(holding) > 1 and got == min(holding, key=lambda size: getattr(size, name)):
             found.append(
