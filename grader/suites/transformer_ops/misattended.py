@@ -61,8 +61,8 @@ class Attention:
             yield MODULO, lambda: self.out(key_heads=modulo)
         d = self.q.shape[-1]
         of_the_head = (
-            f"This is what a scale of 1 / sqrt({d}) = {d**-0.5:.4g} gives. The scale comes with the spec: "
-            f"{self.spec.scale:.4g}."
+            f"This is what a scale of 1 / sqrt({d}) = {d**-0.5:.4g} gives. The scale comes with the "
+            f"spec: {self.spec.scale:.4g}."
         )
         for words, scale in (
             (of_the_head, d**-0.5),
