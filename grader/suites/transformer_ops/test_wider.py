@@ -299,8 +299,9 @@ def test_masks_of_long_sequences(part: ModuleType) -> None:
 
 def rounded_up(told: list[str], kv_len: int, window: int | None) -> str:
     """Whether the window was rounded up, and to multiples of which number."""
-    steps = (2**i for i in range(2, 13))
-    for step in steps if window else ():
+    if window is None:
+        return ""
+    for step in (2**i for i in range(2, 13)):
         wide = -(-window // step) * step
         seen = torch.zeros(2, kv_len, dtype=torch.bool)
         for row, keys in enumerate(seen_by(kv_len, 2, kv_len, wide)):
