@@ -105,8 +105,9 @@ class Work:
         worst = max(lines, key=lambda line: cost(line.traffic), default=None)
         return f"{worst.file}:{worst.line}" if worst and cost(worst.traffic) > 0 else ""
 
-    def spacing(self, verb: str) -> str:
-        """How far apart neighbouring threads' addresses are, where that is more than they take."""
+    def spacing(self, verb: str, row: int = 0) -> str:
+        """How far apart neighbouring threads' addresses are, where that is more than they take. row:
+        bytes from one token's row to the next."""
         for launch in self.seen:
             for _, request in launch.requests_of(f"global {verb}"):
                 steps = [
@@ -114,9 +115,16 @@ class Work:
                 ]
                 step = steps[0] if len(steps) > 2 and len(set(steps)) == 1 else 0
                 if step > request.size:
-                    return (
+                    told = (
                         f"Here neighbouring threads {verb} {request.size} bytes each, {step:,} bytes "
                         "apart. "
+                    )
+                    if step != row:
+                        return told
+                    return (
+                        f"{told}That is from one token's row to the next: in these blocks of "
+                        f"{launch.block[0]} x {launch.block[1]} threads neighbours have different "
+                        "tokens. Let x go along a row. "
                     )
         return ""
 
@@ -141,8 +149,9 @@ def _total(launches: list[Launch], kind: str) -> Traffic:
     return sum((getattr(launch, kind) for launch in launches), Traffic())
 
 
-def expect_whole_sectors(work: Work, what: str, *, loads: bool = True) -> None:
-    """Warps use nearly all of the sectors that they touch. loads: count those, too."""
+def expect_whole_sectors(work: Work, what: str, *, loads: bool = True, row: int = 0) -> None:
+    """Warps use nearly all of the sectors that they touch. loads: count those, too. row: bytes from one
+    token's row of the input to the next."""
     for verb, traffic in (("load", work.loads), ("store", work.stores))[not loads :]:
         if traffic.sectors > MOST_WASTE * traffic.ideal_sectors:
             line = work.line_of(verb, lambda each: each.sectors - each.ideal_sectors)
@@ -150,7 +159,7 @@ def expect_whole_sectors(work: Work, what: str, *, loads: bool = True) -> None:
                 f"{what}: its warps {verb} far apart, not side by side{_most(line)}",
                 f"about {traffic.ideal_sectors} sectors of 32 bytes",
                 f"{traffic.sectors}",
-                work.spacing(verb) + COALESCED,
+                work.spacing(verb, row) + COALESCED,
             )
 
 

@@ -106,6 +106,11 @@ def _check_holders(toy: ToyParts, tables: list[tuple[Request, list[int]]]) -> No
         runs = request.status is RequestStatus.RUNNING
         if table and not runs and not (toy.settings.static and request.is_finished):
             leaked = "No other request can have them: they have leaked."
+            if request.status is RequestStatus.WAITING and not request.num_preemptions:
+                leaked = (
+                    "It has not run yet. Where it cannot start in this step, `free` gives back what "
+                    "`admit` and `allocate` gave it."
+                )
             swapped = (
                 "`swap_out` takes the whole table, or says no: then blocks are given up by `free`."
             )

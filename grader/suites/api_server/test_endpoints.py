@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, expect_raises, note, task
+from grader.kit import examples, expect, expect_equal, expect_raises, note, start_script, task
 from grader.kit.api import FakeService, ask
 from grader.suites.api_server.apps import CHAT, TEXT, USER, app_on, body_for, borrowed_for_routes
 from grader.suites.api_server.reading import events_of
@@ -270,11 +270,13 @@ def test_the_first_thing_wrong_is_reported(part: ModuleType) -> None:
         wrong, expected, "the parameters reported, as one after the other is put right", why=ORDER
     )
     wrong = []
+    start_script()  # the other endpoint is right
     for model, temperature in (("other", -1), ("org/model", -1), ("org/model", 1)):
         body = {"prompt": [], "model": model, "temperature": temperature}
         wrong.append(ask(app, "POST", TEXT, body).json()["error"]["param"])
     what = "the parameters reported by /v1/completions, as one after the other is put right"
-    expect_equal(wrong, ["model", "temperature", "prompt"], what, why=ORDER)
+    why = "The model is checked first, then the parameters, then the prompt."
+    expect_equal(wrong, ["model", "temperature", "prompt"], what, why=why)
     answer = ask(app, "POST", TEXT, {"prompt": "x", "temperature": -1})
     expect_equal(answer.status, 400, "the status for a temperature of -1")
 

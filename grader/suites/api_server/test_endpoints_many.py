@@ -36,8 +36,10 @@ def _all_else_is_other_tasks(part: ModuleType) -> Iterator[None]:
 def test_a_name_that_is_nearly_right_is_another(part: ModuleType) -> None:
     """check_model compares whole names: a space or a suffix makes another model."""
     service = FakeService()
-    why = "A suffix asks for another variant. The name is compared as it is; nothing is guessed."
     for name in NAMES:
+        spaced = name.strip() == service.model_name
+        part_of_it = "White space is part of the name" if spaced else "It is another name"
+        why = f"{part_of_it}: names are compared as they are, and nothing is guessed."
         note(f"check_model(service, {name!r})")
         with expect_raises(ModelNotFoundError, f"asking for the model {name!r}", why=why):
             part.check_model(service, name)

@@ -26,9 +26,10 @@ from grader.suites.api_server.test_leaving_answers import event_stream
 from yaie.core.errors import EngineDeadError
 from yaie.system import json_slices
 
+ENDS = "An answer is complete where its stream ends: a finish_reason is that of one choice."
 EVERY = (
-    "An answer is complete where its stream ends: a finish_reason is that of one choice. Every output "
-    "goes to `reply.add`: one without text has log-probabilities, which an extended reply needs."
+    "Every output goes to `reply.add`: one without text has log-probabilities, which an extended reply "
+    "needs."
 )
 LARGE = (
     "`json_response` has a large answer made and written beside the event loop. On it every other "
@@ -51,9 +52,11 @@ def test_a_whole_answer_has_every_output_of_every_choice(part: ModuleType) -> No
     stream, reply = two_choices()
     note("whole_answer(stream, reply)")
     run(within(part.whole_answer(stream, reply), "whole_answer"))
-    expect_equal(reply.taken, TAKEN, "the outputs that reply.add was given", why=EVERY)
+    is_cut = len(reply.taken) < len(TAKEN) and reply.taken == TAKEN[: len(reply.taken)]
+    why = ENDS if is_cut else EVERY
+    expect_equal(reply.taken, TAKEN, "the outputs that reply.add was given", why=why)
     texts = [choice["text"] for choice in reply.result()["choices"]]
-    expect_equal(texts, ["a", "b"], "the texts of the choices", why=EVERY)
+    expect_equal(texts, ["a", "b"], "the texts of the choices", why=ENDS)
 
 
 @task("8.5")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.kit import examples, expect, expect_equal, expect_raises, note, task
+from grader.kit import Mismatch, examples, expect, expect_equal, expect_raises, note, task
 from grader.kit.api import STOP, FakeStream, Wire, borrowed, make_request, scripted
 from grader.kit.waiting import run, until, within
 from grader.suites.api_server.reading import DONE, events_of, told
@@ -108,10 +108,23 @@ def test_an_output_does_not_wait_for_the_next(part: ModuleType) -> None:
         stream, reply = scripted("a", "b", None)
         response = part.EventStream(stream, reply, [])
         sending = asyncio.ensure_future(response.send_all(wire.send))
-        await until(
-            lambda: sending.done() or b'"b"' in wire.body,
-            "the text of the second output on the wire, while the third does not come",
-        )
+        try:
+            await until(
+                lambda: sending.done() or b'"b"' in wire.body,
+                "the text of the second output on the wire, while the third does not come",
+            )
+        except Mismatch as error:
+            late = b'"a"' not in wire.body
+            error.why = (
+                error.why
+                or (
+                    "Neither of the two outputs that the stream gave has been sent"
+                    if late
+                    else "The second output has not been sent, the first has"
+                )
+                + ": send what there is of an output before you ask the stream for the next."
+            )
+            raise
         expect(not sending.done(), "send_all ended while the stream had not")
         sending.cancel()
 

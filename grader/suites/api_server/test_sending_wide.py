@@ -16,9 +16,10 @@ from grader.suites.api_server.test_sending import send
 from solutions.api_server import TextReply, error_body
 
 MANY = 60
+ENDS = "A stream is over where its iteration ends: a finish_reason is that of one choice."
 EVERY = (
-    "A stream is over where its iteration ends: a finish_reason is that of one choice. Every output "
-    "goes to `reply.chunks`: one without text has log-probabilities, which an extended reply needs."
+    "Every output goes to `reply.chunks`: one without text has log-probabilities, which an extended "
+    "reply needs."
 )
 EACH = "One message for each output, at once: whoever reads the stream sees each token as it comes."
 PATIENT = (
@@ -60,9 +61,11 @@ def test_a_stream_goes_on_behind_the_end_of_a_choice(part: ModuleType) -> None:
     stream, reply = two_choices(usage=True)
     wire = Wire()
     run(send(part, wire, stream, reply))
-    expect_equal(reply.taken, TAKEN, "the outputs that reply.chunks was given", why=EVERY)
+    is_cut = len(reply.taken) < len(TAKEN) and reply.taken == TAKEN[: len(reply.taken)]
+    why = ENDS if is_cut else EVERY
+    expect_equal(reply.taken, TAKEN, "the outputs that reply.chunks was given", why=why)
     right = ["a", "(stop)", "b", "(stop)", {"completion_tokens": 5}]
-    expect_equal(told(events_of(wire.body)), right, "the events before [DONE]", why=EVERY)
+    expect_equal(told(events_of(wire.body)), right, "the events before [DONE]", why=ENDS)
 
 
 @task("8.4")

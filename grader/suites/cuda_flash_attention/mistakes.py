@@ -1,5 +1,6 @@
 """What usual mistakes in attention and its gradients would give: for `expect_near(kinds=...)`."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -87,9 +88,12 @@ def forward_kinds(q: Tensor, k: Tensor, v: Tensor, scale: float, rules: dict[str
         "Values were taken for keys.": lambda: out(k=v),
     }
     if scale != q.shape[-1] ** -0.5:
-        kinds["Scores were multiplied by 1 / sqrt(d). It is the argument that counts, once."] = (
-            lambda: out(scale=q.shape[-1] ** -0.5)
+        d = q.shape[-1]
+        told = (
+            f"Scores were multiplied by 1 / sqrt({d}) = {d**-0.5:.4g}. It is the argument that counts, "
+            f"{scale:g}, whatever the head size is."
         )
+        kinds[told] = lambda: out(scale=d**-0.5)
     if tk > KEYS:
         last = (tk - 1) // KEYS * KEYS
         kinds |= {
@@ -294,6 +298,60 @@ def rounded_kinds(q: Tensor, k: Tensor, v: Tensor, scale: float) -> dict[str, Te
     }
 
 
+def rounded_gradient_kinds(
+    which: str, grad_out: Tensor, qkv: tuple[Tensor, Tensor, Tensor], scale: float
+) -> Kinds:
+    """What comes of rounding to 16 bits within the loops of "dq", "dk" or "dv", for one head without a
+    mask."""
+    q, k, v = (x.double() for x in qkv)
+    dtype, name = qkv[0].dtype, str(qkv[0].dtype).removeprefix("torch.")
+    weights = scores_of(q, k, scale).softmax(dim=-1)
+    products = torch.einsum("nqhd,nkhd->nhqk", grad_out.double(), v)
+    delta = (weights * products).sum(dim=-1, keepdim=True)
+    gradients = weights * (products - delta)
+    half, times, by = {
+        "dq": (gradients, k, scale),
+        "dk": (gradients.transpose(2, 3), q, scale),
+        "dv": (weights.transpose(2, 3), grad_out.double(), 1.0),
+    }[which]
+
+    def rounded(x: Tensor) -> Tensor:
+        return x.to(dtype).double()
+
+    def result(pairs: Tensor, rows: int = 0) -> Tensor:
+        count = pairs.shape[-1]
+        rows, total = rows or count, torch.zeros(*pairs.shape[:3], times.shape[-1]).double()
+        for first in range(0, count, rows):
+            some = pairs[..., first : first + rows]
+            total = total + some @ times[:, first : first + rows].transpose(1, 2)
+            total = rounded(total) if rows < count else total
+        return total.transpose(1, 2) * by
+
+    pairs = "weights" if which == "dv" else "gradients of scores"
+    tiles = (
+        f"The sums of {which} were rounded to {name} after each tile. They stay float32 to the end."
+    )
+    kinds: dict[str, Callable[[], Tensor]] = {
+        f"The {pairs} were rounded to {name} before {which} was summed. They stay float32.": lambda: (
+            result(rounded(half))
+        ),
+    }
+    if which != "dv":
+        kinds |= {
+            f"The weights were rounded to {name} before the gradients of scores were computed. They "
+            "stay float32.": lambda: result(_of_weights(rounded(weights), products, delta, which)),
+            f"delta was rounded to {name}. It stays float32.": lambda: result(
+                _of_weights(weights, products, rounded(delta), which)
+            ),
+        }
+    return kinds | {tiles: lambda: result(half, 32)}
+
+
+def _of_weights(weights: Tensor, products: Tensor, delta: Tensor, which: str) -> Tensor:
+    gradients = weights * (products - delta)
+    return gradients if which == "dq" else gradients.transpose(2, 3)
+
+
 def softmax_kinds(scores: Tensor) -> tuple[Kinds, Kinds]:
     """(mistakes in share, mistakes in acc) of rows after tiles of scores [tiles, rows, columns]."""
     tops = scores.double().amax(dim=2).cummax(dim=0).values  # the running maximum
@@ -314,8 +372,52 @@ def softmax_kinds(scores: Tensor) -> tuple[Kinds, Kinds]:
         "acc is that of the last tile alone: it goes on from tile to tile.": lambda: own[-1, :, 0],
     }
     if len(scores) == 1:
-        return {}, {}
+        total = own[0].sum(dim=1)
+        other = total[torch.arange(len(total)) ^ 1]
+        whole_warp = (
+            "The weights are right. The sum of a row holds that of row r ^ 1 too, which the other 16 "
+            "lanes of the warp have: it went over 32 lanes, and a row has 16. The largest distance is 8."
+        )
+        return {whole_warp: lambda: 1 / (total + other)}, {}
     return sums, accs
+
+
+def lse_kinds(total: Tensor, lse: Tensor) -> Kinds:
+    """Mistakes in lse of rows whose share and weights are right, from their sum and exact lse."""
+    top = lse - total.log()
+    formula = "lse is maximum + log(sum), the natural logarithm, to the base e."
+    return {
+        f"What came out is maximum + log2(sum). {formula}": lambda: top + total.log2(),
+        f"What came out is log2 of the denominator. {formula}": lambda: lse / math.log(2),
+        f"What came out is log(sum), which is relative to the maximum. {formula}": total.log,
+        f"What came out is the maximum alone. {formula}": lambda: top,
+        f"What came out is maximum - log(sum). {formula}": lambda: top - total.log(),
+        f"What came out is log(sum) - maximum. {formula}": lambda: total.log() - top,
+        f"What came out is maximum + sum. {formula}": lambda: top + total,
+        f"What came out is the denominator, without the logarithm. {formula}": lse.exp,
+    }
+
+
+def rounded_columns(got: Tensor, right: Tensor) -> str:
+    """Which columns of a float32 tile were rounded to 16 bits, and to which type, if it was."""
+    wrong = (got != right).any(dim=0).nonzero().flatten().tolist()
+    for dtype in (torch.bfloat16, torch.float16):
+        half = right.to(dtype).float()
+        if not wrong or not torch.equal(got[:, wrong], half[:, wrong]):
+            continue
+        name = str(dtype).removeprefix("torch.")
+        steps = {b - a for a, b in itertools.pairwise(wrong)}
+        if len(wrong) == got.shape[1]:
+            return f"All numbers were rounded to {name}. They stay float32."
+        if len(wrong) > 2 and steps == {4}:
+            return (
+                f"Columns {wrong[0]}, {wrong[1]}, {wrong[2]}, ..., one of each four, were rounded to "
+                f"{name}, and the others are right. All stay float32."
+            )
+        first, last = min(wrong), max(wrong)
+        few = f"{len(wrong)} columns, from {first} to {last}"
+        return f"{few}, were rounded to {name}. All stay float32."
+    return ""
 
 
 def lanes_that_know(share: Tensor, right: Tensor) -> str:

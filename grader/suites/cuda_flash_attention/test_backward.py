@@ -19,6 +19,7 @@ from grader.suites.cuda_flash_attention.bench import (
     inputs,
     one_past,
 )
+from grader.suites.cuda_flash_attention.mistakes import rounded_gradient_kinds
 from yaie.core.batch import AttentionSpec
 
 SUMS = (
@@ -124,7 +125,8 @@ def test_only_the_gradients_are_rounded(part: ModuleType, which: str) -> None:
         expected = {"dq": dq} if which == "backward_q" else {"dk": dk, "dv": dv}
         found = [got] if which == "backward_q" else list(got)
         for (name, right), each in zip(expected.items(), found, strict=True):
-            expect_rounded_once(each, right, f"{name} of 40 queries and 40 keys in {dtype}", {})
+            kinds = rounded_gradient_kinds(name, grad_out, qkv, 0.3)
+            expect_rounded_once(each, right, f"{name} of 40 queries and 40 keys in {dtype}", kinds)
 
 
 @both

@@ -1,5 +1,7 @@
 """Tasks 15.3 and 15.4: the loop over tiles of keys, and what the mask leaves of it."""
 
+import math
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -53,9 +55,10 @@ def test_one_tile_of_keys(part: ModuleType) -> None:
 @task("15.3")
 def test_the_scale_is_the_callers(part: ModuleType) -> None:
     """Scores are scale * q . k, once, whatever the head size is."""
-    why = "A scale of 0.5 is 1 / sqrt(4) for heads of 16: it is the argument that counts, once."
+    # Not 0.5: its square is 1 / sqrt(16), and two mistakes would give the same numbers.
+    why = "The scale here is 0.3, and 1 / sqrt(16) is 0.25: it is the argument that counts, once."
     qkv = inputs(1, 2, 64, 1, 1, 16)
-    expect_forward(part, qkv, "2 queries, 64 keys", why, scale=0.5, causal=False)
+    expect_forward(part, qkv, "2 queries, 64 keys", why, scale=0.3, causal=False)
 
 
 @task("15.3")
@@ -78,11 +81,31 @@ def test_keys_past_the_end_have_no_score(part: ModuleType) -> None:
     """19 keys with a score of -20,000 each: what fills the tile weighs nothing beside them."""
     q, k, v = inputs(1, 2, 19, 1, 1, 16)
     q[:], k[:] = 1.0, -5000.0  # at a scale of 1/4
-    why = (
-        "The tile's other keys do not exist: their score is -infinity, which no sum notices. A number, "
-        "0, -100 or -10,000, is larger than -20,000 and takes all of the weight."
-    )
-    expect_forward(part, (q, k, v), "19 keys with score -20000", why, scale=0.25, causal=False)
+    try:
+        expect_forward(part, (q, k, v), "19 keys with score -20000", "", scale=0.25, causal=False)
+    except Mismatch as error:
+        error.why = error.why or hidden_by(part, v)
+        raise
+
+
+def hidden_by(part: ModuleType, v: Tensor) -> str:
+    """The finite score that keys past the last one are given, by the share of weight that they take."""
+    told = "The tile's other keys do not exist: their score is -infinity, which no sum notices."
+    low, high, count, tile = -20000.0, 10.0, v.shape[1], 64
+    right = v.double().mean(dim=1).flatten()
+    with off_the_record(), suppress(Exception):
+        for _ in range(20):  # until the keys' scores are close to that one
+            score = (low + high) / 2
+            q, k = torch.ones(1, 1, 1, 16), torch.full((1, count, 1, 16), score / 4)
+            out, _ = part.FlashAttention().forward(q, k, v, scale=0.25, causal=False)
+            share = float((out.double().flatten() @ right) / (right @ right))
+            if 0.01 < share < 0.99:
+                # exp(score) * count and exp(hidden) * others share the weight.
+                odds = (1 - share) / share * count / (tile - count)
+                hidden = round(score + math.log(odds))
+                return f"{told} Here it is {hidden:,}, above -20,000, and takes all of the weight."
+            low, high = (low, score) if share >= 0.99 else (score, high)
+    return told
 
 
 @task("15.3")
@@ -196,8 +219,8 @@ def test_only_the_output_is_rounded(part: ModuleType) -> None:
 
 
 INSIDE = (
-    "Of the keys (or queries) that exist these are right, but the span also holds numbers of others. "
-    "It must stay within 0 and tk (or tq): the tiles begin where it begins, and end where it ends."
+    "Of the {0} that exist these are right, but the span {1}. It must stay within 0 and {2}: the tiles "
+    "begin where it begins, and end where it ends."
 )
 LONGER = (
     "This span holds all that its tile sees, and more: tiles are computed for nothing. Both ends follow "
@@ -215,7 +238,9 @@ def reason_of(got: list[int], right: list[int], size: int, which: str, why: str)
     counts, "key" or "query"."""
     begin, end = max(got[0], 0), min(got[1], size)
     if [begin, end] == right or (begin >= end and right == [0, 0]):
-        return INSIDE
+        wide = [f"begins at {got[0]}"] * (got[0] < 0) + [f"ends at {got[1]}"] * (got[1] > size)
+        plural, count = {"key": ("keys", "tk"), "query": ("queries", "tq")}[which]
+        return INSIDE.format(plural, " and ".join(wide), f"{count}, {size}")
     if begin <= right[0] and right[1] <= end:
         return LONGER
     if not (right[0] <= begin and end <= right[1]):
@@ -225,6 +250,26 @@ def reason_of(got: list[int], right: list[int], size: int, which: str, why: str)
     if got == [right[0], right[1] - 1]:
         why = EXCLUSIVE.format(which)
     return f"{SHORTER.format(' and '.join(left))} {why}".rstrip()
+
+
+def by_blocks(sees: Tensor, query: int, key: int, rules: dict[str, Any]) -> str:
+    """Which entry of a block mask decides about a wrong pair, and which one was read, if no other rule
+    is in force; else ""."""
+    blocks: Tensor | None = rules.get("block_mask")
+    if blocks is None or rules["causal"] or rules.get("window"):
+        return ""
+    size, columns = rules["mask_block"], blocks.shape[1]
+    rows, places = (torch.arange(count) // size for count in sees.shape)
+    held = blocks.flatten()
+    at = places[None] * columns + rows[:, None]
+    row, column = query // size, key // size
+    right = f"block_mask[{row}][{column}], {bool(blocks[row, column])}"
+    if int(at.max()) < len(held) and torch.equal(held[at], sees):
+        return (
+            f"block_mask[{column}][{row}] came out, the key's block first. Rows are those of queries: "
+            f"it is {right}."
+        )
+    return f"With blocks of {size} it is {right}."
 
 
 def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules: Any) -> None:
@@ -237,7 +282,8 @@ def expect_mask(part: ModuleType, tq: int, tk: int, size: int, why: str, **rules
             f"sees(query {query}, key {key}) with {tq} queries and {tk} keys, {said(rules)}",
             str(bool(right[query, key])),
             str(bool(sees[query, key])),
-            f"Query {query} stands at position {tk - tq + query}. {why}",
+            by_blocks(sees, query, key, rules)
+            or f"Query {query} stands at position {tk - tq + query}. {why}",
         )
     in_order = {name: rule for name, rule in rules.items() if "block" not in name}
     ranges = seen(tq, tk, **in_order)

@@ -11,7 +11,7 @@ from torch import Tensor
 from grader.kit import Mismatch, expect, expect_close, expect_equal, task
 from grader.kit.cuda_watch import watching
 from grader.kit.kernels import random
-from grader.kit.recomputed import fitting
+from grader.kit.recomputed import Kinds, fitting
 from grader.kit.script import off_the_record
 from grader.suites.cuda_flash_attention.bench import (
     expect_wide_offsets,
@@ -20,7 +20,12 @@ from grader.suites.cuda_flash_attention.bench import (
     probe_sums,
     probe_tile,
 )
-from grader.suites.cuda_flash_attention.mistakes import lanes_that_know, softmax_kinds
+from grader.suites.cuda_flash_attention.mistakes import (
+    lanes_that_know,
+    lse_kinds,
+    rounded_columns,
+    softmax_kinds,
+)
 from yaie.cuda.on_cpu import Launch
 
 INF = math.inf
@@ -148,10 +153,18 @@ def test_weights_times_rows(part: ModuleType) -> None:
     one[9, 3] = 1.0
     why = (
         "Row i of acc gains the rows, weighted by row i of the weights; the next row of weights begins "
-        "COUNT + PAD floats on. What acc held before, 1, stays: earlier tiles are in it."
+        "COUNT + PAD floats on."
     )
+    kinds: Kinds = {
+        "acc held 1 before the call, and that is lost: the sums begin with what acc holds, for earlier "
+        "tiles are in it.": lambda: one @ rows,
+        "acc is as it was before the call: nothing was added.": lambda: torch.ones(32, 32),
+        "Each product was subtracted.": lambda: 1 - one @ rows,
+    }
     got = probe_sums(part, one, rows, why)
-    expect_close(got, 1 + one @ rows, "1, and row 9 of the weights picks row 3", why=why)
+    right = 1 + one @ rows
+    told = fitting(got, right, kinds, 1e-6) or why
+    expect_close(got, right, "1, and row 9 of the weights picks row 3", why=told)
     got = probe_sums(part, weights, rows, why)
     expect_close(
         got, 1 + weights @ rows, "1, and weights times rows", rtol=1e-4, atol=1e-4, why=why
@@ -165,7 +178,8 @@ def test_float32_stays_float32(part: ModuleType) -> None:
     source = torch.randn(32, 32, generator=generator)
     why = "These numbers have 24 binary digits, of which no 16-bit type holds more than 11."
     tile = probe_tile(part, source, 32, 32, why)
-    expect_close(tile, source, "a tile of float32", rtol=0, atol=0, why=why)
+    told = rounded_columns(tile, source) or why
+    expect_close(tile, source, "a tile of float32", rtol=0, atol=0, why=told)
     products = probe_products(part, source, source)
     expect_close(products, source @ source.T, "a product", rtol=1e-5, atol=1e-5, why=why)
     weights = 1e-5 * torch.rand(32, 16, generator=generator)
@@ -238,8 +252,8 @@ def exact_rows(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 LSE = (
-    "The weights and share are right, so maximum and sum are. sum is relative to the maximum: the "
-    "denominator is sum * exp(maximum), and lse is its natural logarithm, to the base e."
+    "The weights and share are right, so maximum and sum are: lse is maximum + log(sum), the natural "
+    "logarithm."
 )
 
 
@@ -256,7 +270,8 @@ def expect_softmax(part: ModuleType, scores: Tensor, what: str, why: str) -> Non
     expect_close(share, whole, f"share (1 / sum), {what}", rtol=1e-4, why=told)
     told = fitting(acc, first, accs, 1e-4) or why
     expect_close(acc, first, f"acc, {what}", rtol=1e-4, why=told)
-    expect_close(lse, exact_lse, f"lse, {what}", rtol=1e-4, atol=1e-4, why=LSE)
+    told = fitting(lse, exact_lse, lse_kinds(total, exact_lse), 1e-4) or LSE
+    expect_close(lse, exact_lse, f"lse, {what}", rtol=1e-4, atol=1e-4, why=told)
 
 
 @task("15.2")
@@ -317,10 +332,13 @@ def test_tiles_without_a_visible_key(part: ModuleType) -> None:
     scores[0, ::2] = -INF
     scores[:, 5] = -INF
     share, lse, acc, weights = probe_softmax(part, scores)
-    why = "(-inf) - (-inf) is NaN: a finite first maximum avoids it. 1 / 0 and log(0) have their cases."
+    why = "(-inf) - (-inf) is NaN: a finite first maximum avoids it."
     seen = {"share": float(share[5]), "lse": float(lse[5]), "acc": float(acc[5])}
+    if not any(map(math.isnan, seen.values())):
+        why = "Its sum is 0: share is 0 then, not 1 / 0, and lse is -infinity."
     right = {"share": 0.0, "lse": -INF, "acc": 0.0}
     expect_equal(seen, right, "a row that saw no key in two tiles", why=why)
+    why = "(-inf) - (-inf) is NaN: a finite first maximum avoids it."
     expect(not bool(weights.isnan().any()), "some weights are NaN", why=why)
     rows = [row for row in range(32) if row != 5]
     exact_lse, total, first = exact_rows(scores[:, rows])

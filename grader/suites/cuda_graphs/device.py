@@ -222,7 +222,7 @@ class StandIn:
             self._join(name)
         if name in rules.READS or (name == "index" and _has_mask(tensors)):
             what = rules.READS.get(name, "the size of a result depends on values (a mask)")
-            self.refuse_in_capture(what, rules.SYNC)
+            self.refuse_in_capture(what, rules.SIZES if "size of" in what else rules.SYNC)
             self._wait(f"needs a value: {what}")
         with self.aside():
             if self._capture is not None:

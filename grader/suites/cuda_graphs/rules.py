@@ -4,6 +4,10 @@ SYNC = (
     "A capture only notes kernels, none has run: there is no value to read, and CUDA refuses to wait. "
     "What a replayed step does may depend on shapes alone."
 )
+SIZES = (
+    "A capture only notes kernels, none has run: how large the result becomes is unknown. Compute with "
+    "all rows, padding too: shapes are fixed."
+)
 PAGEABLE = (
     "A graph holds addresses. Pageable memory of the host has none that the device can read, so CUDA "
     "refuses the copy. Upload before the replay, into a buffer of the device that stays."

@@ -222,7 +222,7 @@ def test_which_steps_it_draws(part: Any) -> None:
                     got = bool(runner.draws(step))
                     if got and kind == WITH:
                         size = tuple(SIZES[WITH][0])
-                        why = f"It takes the size {size}, which has no second graph. {why}"
+                        why = f"It takes the size {size}: one with chunks has no second graph."
                     expect_equal(got, right, f"draws(a step with {what}), {which}", why=why)
 
 

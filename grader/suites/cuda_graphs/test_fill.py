@@ -182,6 +182,21 @@ def expect_filled(parts: Any, size: Size, step: StepInput, machine: Told) -> Non
         expect_part(name, "entry", got[:new] + got[new:], values.tolist(), padding, ENTRIES)
 
 
+def why_narrow(got: Ints, right: Ints) -> str:
+    """Which type the numbers of a part went through, if one makes of each what came out."""
+    first = int((got != right).nonzero()[0][0])
+    found, exact = int(got[first]), int(right[first])
+    for kind in (np.int16, np.uint16, np.int8, np.uint8):
+        if np.array_equal(right.astype(kind).astype(got.dtype), got):
+            bits = np.iinfo(kind).bits
+            return f"{found} is what the low {bits} bits hold of {exact:,}. All parts are int32."
+    for half in (np.float32, np.float16):
+        with np.errstate(all="ignore"):
+            if np.array_equal(right.astype(half).astype(np.int64), got):
+                return f"{exact:,} was rounded to {np.dtype(half)}. All parts are int32."
+    return WIDE
+
+
 def why_wrong(name: str, got: list[int], zone: int, values: list[int]) -> str:
     """What a part shows in place of the values that stand from `zone` on."""
     count = len(values)
@@ -332,4 +347,9 @@ def test_large_numbers(part: Any) -> None:
     for name, got, right in zip(parts._fields, parts, rights, strict=True):
         if wrong := np.flatnonzero(got != right).tolist():
             first = wrong[0]
-            expect_equal(int(got[first]), int(right[first]), f"`{name}` of row {first}", why=WIDE)
+            expect_equal(
+                int(got[first]),
+                int(right[first]),
+                f"`{name}` of row {first}",
+                why=why_narrow(got, right),
+            )

@@ -71,6 +71,20 @@ def why_new(bench: Bench, step: StepInput) -> str:
     return TABLES
 
 
+def why_kept(bench: Bench, step: StepInput, drawn: Any) -> str:
+    """Which seats hold what was drawn, if they are those of the rows' numbers."""
+    bench.settle()
+    seats, n = step.seats.tolist(), len(step.seats)
+    with bench.device.aside():
+        held, tokens = bench.machine.last_tokens.tolist(), torch.as_tensor(drawn).tolist()
+    if held[:n] != tokens or seats == list(range(n)) or [held[seat] for seat in seats] == tokens:
+        return SCATTER
+    return (
+        f"The tokens {tokens} stand at seats {list(range(n))}, the numbers of the rows. They were drawn "
+        f"for seats {seats}."
+    )
+
+
 def padded_of(part: Any, bench: Bench, size: Size) -> Any:
     return part.PaddedStep(size, bench.machine, memory_of(size))
 
@@ -103,7 +117,7 @@ def test_the_drawn_token_is_the_next_one(part: Any) -> None:
             bench.upload(padded, Size(2), step)
             got = padded.draw(padded.forward())
             bench.expect_rows(got, drawn, "the draws", "")
-            bench.expect_state(SCATTER, COUNTED)
+            bench.expect_state(why_kept(bench, step, drawn), COUNTED)
             expect_equal(got.dtype, torch.int64, "the dtype of the draws", why=WHOLE)
 
 

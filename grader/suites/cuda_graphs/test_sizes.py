@@ -1,5 +1,6 @@
 """Task 17.1: the sizes that are recorded, and the size of a step."""
 
+from bisect import bisect_left
 from typing import Any
 
 from hypothesis import given
@@ -93,6 +94,25 @@ def test_no_size(part: Any) -> None:
         expect_equal(got, None, what, why=NONE)
 
 
+def why_missed(sizes: list[Size], needed: Size, holding: list[Size], got: Any) -> str:
+    """Which order was taken for that of the sizes, if one alone explains what came out."""
+    found = list[str]()
+    for name in Size._fields:
+        numbers = [getattr(size, name) for size in sizes]
+        at = bisect_left(numbers, getattr(needed, name))
+        if numbers != sorted(numbers) and got == (sizes[at] if at < len(sizes) else None):
+            found.append(
+                f"Sizes stand in the order of their rows. Their {name} do not ascend, {numbers}: a "
+                "search by halves in those goes past the size that holds the step."
+            )
+        if len(holding) > 1 and got == min(holding, key=lambda size: getattr(size, name)):
+            found.append(
+                f"This is the one with the fewest {name} of those with room. The first in the order of "
+                "the sizes has fewer rows in all."
+            )
+    return found[0] if len(found) == 1 else FIRST
+
+
 @task("17.1")
 def test_any_sizes(part: Any) -> None:
     """`size_for` gives the first size with room for the step, whatever kinds of sizes there are."""
@@ -110,11 +130,12 @@ def any_sizes(part: Any, data: st.DataObject) -> None:
     chunks = data.draw(st.integers(0, 2))
     tokens = data.draw(st.integers(2 * chunks, 9)) if chunks else 0
     needed = Size(data.draw(st.integers(0 if chunks else 1, 6)), tokens, chunks)
-    holds = (
+    holding = [
         size
         for size in sizes
         if all(there >= asked for there, asked in zip(size, needed, strict=True))
-    )
+    ]
     start_script()
     what = f"size_for({[tuple(size) for size in sizes]}, {tuple(needed)})"
-    expect_equal(part.size_for(sizes, needed), next(holds, None), what, why=FIRST)
+    got, right = part.size_for(sizes, needed), next(iter(holding), None)
+    expect_equal(got, right, what, why=why_missed(sizes, needed, holding, got))

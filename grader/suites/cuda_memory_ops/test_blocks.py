@@ -189,7 +189,12 @@ def test_most_threads_have_work(part: ModuleType) -> None:
         numbers = table([i % 2 for i in range(entries)])
         launches = launches_of(lambda b=blocks, n=numbers: memory.gather(b, n))  # type: ignore[misc]
         what = f"gathering {entries} blocks of {blocks[0].nbytes:,} bytes"
-        expect_grid_fits(launches, entries * blocks[0].nbytes // 16, what)
+
+        def of_entries(n: int, blocks: Tensor = blocks, numbers: Tensor = numbers) -> None:
+            part.MemoryKernels().gather(blocks, numbers[:, :n].contiguous())
+
+        parts = {"table entries": (entries, of_entries)}
+        expect_grid_fits(launches, entries * blocks[0].nbytes // 16, what, parts=parts)
         expect_whole_warps(launches, what)
 
 

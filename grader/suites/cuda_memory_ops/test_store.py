@@ -300,12 +300,14 @@ def a_batch() -> tuple[Tensor, ...]:
 def test_a_warp_touches_whole_sectors(part: ModuleType) -> None:
     """Neighbouring threads move neighbouring addresses: what a warp touches fills its sectors."""
     memory, batch = memory_of(part), a_batch()
-    expect_whole_sectors(work_of(lambda: memory.store_kv(*batch)), "storing 16 rows of 256 bytes")
+    row = 2 * batch[0].stride(0)
+    work = work_of(lambda: memory.store_kv(*batch))
+    expect_whole_sectors(work, "storing 16 rows of 256 bytes", row=row)
     k, v = random(4, 1, 2048, dtype=BF16), random(4, 1, 2048, seed=1, dtype=BF16)
     keys, values = (blocks_of(1, 4, 1, 2048, seed=s, dtype=BF16) for s in (2, 3))
     start_script()
     work = work_of(lambda: memory.store_kv(k, v, keys, values, torch.arange(4)))
-    expect_whole_sectors(work, "storing 4 rows of 4,096 bytes")
+    expect_whole_sectors(work, "storing 4 rows of 4,096 bytes", row=4096)
 
 
 @task("13.1")

@@ -149,6 +149,48 @@ def what_is_left(wrong: Tensor, launches: Sequence[Launch]) -> str:
     )
 
 
+def stays(got: Tensor, before: Tensor, right: Tensor) -> Tensor:
+    """Which heads [tokens, heads] bool are as they were, though something belongs there."""
+    wrong = ~torch.isclose(got.double(), right.double(), rtol=0.02, atol=0.02).all(dim=-1)
+    return wrong & (got.double() == before.double()).all(dim=-1)
+
+
+def heads_left(left: Tensor, names: str, call: Callable[[], object]) -> str:
+    """That heads from the number of a block's threads along y on were left out; "" if it is not so.
+
+    left: [tokens, heads] bool, in the order in which threads have them. names: of what they are."""
+    heads = left.any(dim=0).tolist()  # at position 0 nothing changes
+    first = heads.index(True) if True in heads else 0
+    if not first or not all(heads[first:]) or not bool(left.any(dim=1).all()):
+        return ""
+    with off_the_record(), suppress(Exception):
+        block = launches_of(call)[0].block
+        if block[1] == first:
+            were = f"heads 0 to {first - 1} are" if first > 1 else "head 0 is"
+            threads = f"{first} threads" if first > 1 else "one thread"
+            return (
+                f"Of {len(heads)} heads ({names}) {were} right, and the others as they were. A block "
+                f"has {threads} along y: each takes the head of threadIdx.y, and a loop goes on to the "
+                "head blockDim.y further."
+            )
+    return ""
+
+
+def tokens_left(left: Tensor, call: Callable[[], object]) -> str:
+    """That tokens behind those for which the grid has threads were left out; "" if it is not so.
+
+    left: [tokens, heads] bool."""
+    tokens = left.any(dim=1)
+    first = int(tokens.nonzero()[0]) if bool(tokens.any()) else 0
+    if not first or not bool(tokens[first:].all()):
+        return ""
+    with off_the_record(), suppress(Exception):
+        launches = launches_of(call)
+        if launches[0].grid[0] * launches[0].block[2] == first:
+            return what_is_left(tokens, launches)
+    return ""
+
+
 def spread(x: Tensor, before: int = 0, after: int = 0) -> Tensor:
     """x [tokens, ...] as a view of wider rows, `before` and `after` numbers larger, filled with 99."""
     row = x[0].numel() if len(x) else x.numel()

@@ -27,10 +27,12 @@ from grader.suites.cuda_ops.exact import (
     expect_two_warps,
     half_told,
     heads,
+    heads_left,
     kernels_of,
     laid,
     only,
     shifted,
+    stays,
     told_half,
     what_is_left,
 )
@@ -135,6 +137,11 @@ def expect_turned(part: ModuleType, q: Tensor, k: Tensor, positions: list[int], 
         except Mismatch as error:
             if told := how_turned(before[i], got, right[i], where, *tables):
                 error.problem = f"{error.problem}: {told}"
+            trios = zip((q, k), before, right, strict=True)
+            left = torch.cat([stays(*trio) for trio in trios], dim=1)
+            names = f"{q.shape[1]} of q, then {k.shape[1]} of k"
+            again = lambda: part.LayerKernels().rope(q, k, where, *tables)  # noqa: E731
+            error.why = heads_left(left, names, again) or error.why
             raise
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from contextlib import suppress
 from types import ModuleType
 
 from hypothesis import given
@@ -73,7 +74,25 @@ def expect_plan(part: ModuleType, rows: int, max_keys: int, slots: int, why: str
         if first is not None and first != (parts, keys):
             error.problem += f". As the first call of all, the same call gives {first}"
             error.why = KEPT
+        elif limit := most_parts(part, parts):
+            error.why = limit
         raise
+
+
+def most_parts(part: ModuleType, parts: int) -> str:
+    """Whether no plan has more parts than this one, wherever more would take less time."""
+    with suppress(Exception):
+        for rows, max_keys in ((1, 16384), (2, 32768), (3, 20000), (1, 32768)):
+            keys = -(-max_keys // parts)
+            blocks = rows * parts
+            is_more = time_of(rows, 528, 2 * parts, -(-keys // 2)) < time_of(rows, 528, parts, keys)
+            if not is_more or part.plan_split(rows, max_keys, 528).parts != parts:
+                return ""
+        return (
+            f"With 1, 2 and 3 rows there are {parts} parts, too, where more take less time: with 1 row "
+            f"{528 - blocks} of 528 slots stay idle. 32,768 keys allow 512 parts, of 64 keys each."
+        )
+    return ""
 
 
 def expect_good(parts: int, keys: int, rows: int, max_keys: int, slots: int, why: str) -> None:

@@ -142,9 +142,10 @@ def test_a_block_that_others_read_is_copied_before_it_is_written(part: ModuleTyp
     expect(desk.cache.allocate(request, 7), "no room for a copy in a pool with free blocks")
     _, _, copies = desk.carry_out()
     table = desk.table(request)
-    expect(
-        table[1] != before[1], "the request would write into the block that another reads", why=COPY
+    written = (
+        f"the next token would go into block {before[1]}, which reader0 has, too: no copy was made"
     )
+    expect(table[1] != before[1], written, why=COPY)
     what = "copies that take_moves hands over"
     expect_equal(copies, [(before[1], table[1])], what, why=f"{COPY} The pair says from where.")
     expect_equal(table[0], before[0], "the block before it, which is full", why=COPY)

@@ -32,6 +32,12 @@ WIDTH = (
 )
 
 
+OF_MORE_BLOCKS = (
+    "These slots are counted as if {got} blocks were gathered for each sequence. {name} {keys} keys "
+    "need {right} of {size} slots, the quotient rounded up."
+)
+
+
 class WrongField(NamedTuple):
     """members: the sequences of the group. Texts for a report. why: what the value shows, if that is
     more than that it is wrong."""
@@ -87,6 +93,15 @@ def _why(name: str, members: list[int], own: Any, right: Group, size: int) -> st
     tables = right.block_tables
     if name == "unused":
         width, kv_lens = tables.shape[1] * size, right.kv_lens.tolist()
+        blocks, rest = divmod(int(own.max()) + 1, size * len(members)) if len(own) else (0, 0)
+        if blocks > tables.shape[1] and not rest:
+            return OF_MORE_BLOCKS.format(
+                name="Its" if len(members) == 1 else "The longest sequence's",
+                got=blocks,
+                keys=max(kv_lens),
+                right=f"{tables.shape[1]} block{'s' * (tables.shape[1] != 1)}",
+                size=size,
+            )
         apart = slots_apart(own, right.unused, kv_lens, members, width, size)
         return " ".join([*apart, PROMISES[name]] if len(apart) < 2 else apart)
     if name == "block_tables" and own.shape[1] != tables.shape[1]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import torch
 from hypothesis import given
@@ -265,9 +266,25 @@ def expect_no_planning(part: ModuleType, case: Case) -> None:
         not seen.names,
         f"the second layer makes index tensors, or fetches numbers from one, {len(seen.names)} times: "
         f"{', '.join(sorted(set(seen.names)))}",
-        why="A model has dozens of layers with the same indices. Work them out in plan, once a step: on "
+        why=lists_in(plan)
+        + "A model has dozens of layers with the same indices. Work them out in plan, once a step: on "
         "a GPU each of these calls is a copy to or from the device that the layer waits for.",
     )
+
+
+def lists_in(plan: Any) -> str:
+    """Which fields of a plan's groups are lists, of which each layer makes a tensor."""
+    names = {
+        name
+        for group in getattr(plan, "groups", None) or ()
+        for name in PROMISES
+        if isinstance(getattr(group, name, None), list)
+    }
+    if not names:
+        return ""
+    told = " and ".join(f"`{name}`" for name in sorted(names))
+    verb = "is a list" if len(names) == 1 else "are lists"
+    return f"{told} of the plan's groups {verb}: each layer makes a tensor of it. "
 
 
 @st.composite

@@ -103,6 +103,12 @@ def test_keys_end_at_the_chunk(part: ModuleType) -> None:
     expect_seen(case, case.run(part), why=why, fits=sees_later_ones)
 
 
+INFINITE = (
+    "With NaN in these slots the output is right, with inf it is not: a hidden key has weight 0, and "
+    "0 * inf is NaN, too. Every unused slot must be made finite, whatever it holds."
+)
+
+
 @task("5.3")
 def test_unused_slots_may_hold_anything(part: ModuleType) -> None:
     """What the last owner of a block left behind the keys does not matter, not even NaN or infinity."""
@@ -114,7 +120,7 @@ def test_unused_slots_may_hold_anything(part: ModuleType) -> None:
         for stale in (NAN, INF):
             start_script()
             note(f"# every slot without a key holds {stale}")
-            expect_clean(part, sequences((queries, keys)), stale, why)
+            expect_clean(part, sequences((queries, keys)), stale, why if stale is NAN else INFINITE)
 
 
 @task("5.3")
@@ -137,7 +143,8 @@ def expect_clean(part: ModuleType, seqs: list[Seq], stale: float, why: str) -> N
         expect_seen(case, case.run(part), why=why)
     except Mismatch as error:
         if error.got == "NaN":
-            error.why = f"{what_does_harm(part, seqs, stale)} {error.why}"
+            harm = what_does_harm(part, seqs, stale)
+            error.why = f"{harm} {error.why}".strip() if why is not INFINITE else error.why
         raise
 
 

@@ -71,6 +71,11 @@ def _two_places() -> Any:
             parents[id(child)] = (parent, key)
             return ""
         first, its_key = parents[id(child)]
+        if first.children is parent.children:
+            return (
+                "Two nodes have one and the same `children`, a dict that both changed: the node with "
+                f"the blocks {show(child.blocks)} hangs {_below(first)} and {_below(parent)}."
+            )
         return (
             f"The node with the blocks {show(child.blocks)} hangs in two places: {_below(first)} under "
             f"the key {show(its_key)}, and {_below(parent)} under {show(key)}."

@@ -108,8 +108,8 @@ def test_a_preempted_request_keeps_its_place(part: ModuleType) -> None:
     queue.push_front(second)
     queue.push_front(first)
     why = (
-        "The last in rank is preempted first; it goes behind those that are preempted after it, and "
-        "before all that have not run yet."
+        "push_front puts a request before all that are there: after push_front(r1) the order is r1, r2, "
+        "and after push_front(r0) it is r0, r1, r2."
     )
     expect_equal(in_order(queue), ["r0", "r1", "r2"], "the order in which they leave", why=why)
 

@@ -111,7 +111,7 @@ def expect_unchanged(why: str, **tensors: tuple[Tensor, Tensor]) -> None:
 
 def expect_tensor(got: Any, dtype: torch.dtype, what: str, why: str = "") -> None:
     expect(isinstance(got, Tensor), f"{what}: {type(got).__name__} instead of a tensor", why=why)
-    expect_equal(got.dtype, dtype, f"the dtype of {what}", why=WIDE)
+    expect_equal(got.dtype, dtype, f"the dtype of {what}", why=why or WIDE)
 
 
 def expect_pair(got: Any, what: str) -> tuple[Any, Any]:

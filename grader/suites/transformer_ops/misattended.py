@@ -27,8 +27,8 @@ HIDES_NOTHING = (
 )
 CAPPED_SINK = "The softcap was applied to the sink too."
 NO_SHARE = (
-    "The sinks have no share of the weight here. A sink takes its share and gives no value: the weights "
-    "of a query are less than 1 together."
+    "This is what comes out without the sinks: the weights of a query sum to 1. A sink keeps its share "
+    "of the softmax and gives no value, so the weights of the keys sum to less."
 )
 
 
@@ -59,8 +59,13 @@ class Attention:
         if self.heads > self.kv_heads > 1:
             modulo = torch.arange(self.heads) % self.kv_heads
             yield MODULO, lambda: self.out(key_heads=modulo)
+        d = self.q.shape[-1]
+        of_the_head = (
+            f"This is what a scale of 1 / sqrt({d}) = {d**-0.5:.4g} gives. The scale comes with the "
+            f"spec: {self.spec.scale:.4g}."
+        )
         for words, scale in (
-            ("The scale here is 1 / sqrt(d): it comes with the spec.", self.q.shape[-1] ** -0.5),
+            (of_the_head, d**-0.5),
             ("The scores here are not scaled: the scale comes with the spec.", 1.0),
             ("The scale that comes with the spec is applied twice here.", self.spec.scale**2),
         ):
