@@ -93,7 +93,7 @@ def test_products_of_rounded_rows(gemm: CpuBlockGemm, number: int, dtype: torch.
 def test_rows_unpacked_for_onednn(number: int, dtype: torch.dtype) -> None:
     """As where it has faster instructions."""
     gemm = CpuBlockGemm(library())
-    gemm._unpacks_floats = gemm._unpacks_bfloat16 = True
+    gemm.most_rows = dict.fromkeys(DTYPES, 0)
     held = gemm.stacked([arranged(gemm, number, outputs)[0] for outputs in (37, 64)])
     numbers = torch.cat([weight(number, outputs)[1] for outputs in (37, 64)])
     x = torch.randn(70, INPUTS).to(dtype)
@@ -103,7 +103,7 @@ def test_rows_unpacked_for_onednn(number: int, dtype: torch.dtype) -> None:
 
 def test_a_weight_of_several_strips() -> None:
     gemm = CpuBlockGemm(library())
-    gemm._unpacks_floats = True
+    gemm.most_rows = dict.fromkeys(DTYPES, 0)
     held, numbers = arranged(gemm, 3, 2 * STRIP // 2048 + 3, 2048)
     x = torch.randn(40, 2048)
     assert_near(product(gemm, x, held), x, numbers, BY_ONEDNN)

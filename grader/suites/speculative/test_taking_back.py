@@ -58,6 +58,11 @@ BIT = (
 def why_not(got: Kept, right: Kept, end: int, num_gained: int, size: int) -> str:
     """What the first field that differs is. end: behind all that the step computed."""
     if num_gained == 0:
+        drafts = right.num_rejected
+        if got.num_rejected != drafts:
+            return (
+                f"A step that gained nothing has failed: {drafts} drafts are rejected, and no more."
+            )
         return FAILED
     if got.num_rejected != right.num_rejected:
         return RIGHT

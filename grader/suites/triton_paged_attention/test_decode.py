@@ -334,10 +334,21 @@ def test_a_tile_has_the_rows_that_it_needs(part: ModuleType) -> None:
             found,
             rows,
             f"rows of a tile for {queries} queries in {group} heads",
-            why="Decode has one query for each sequence, a chunk has many, and each is a row in every "
-            "head of the group. With fewer rows more programs read the same keys; further rows are "
-            "computed for nothing.",
+            why=_why_rows(found, queries * group, rows),
         )
+
+
+def _why_rows(found: Any, needed: int, rows: int) -> str:
+    """What is wrong with so many rows of a tile. needed: rows that hold a head of a query."""
+    if type(found) is not int:
+        return ""
+    if found < min(needed, rows):
+        return f"The group has {needed} rows: more programs read the same keys."
+    if found < 16:
+        return "tl.dot takes 16 rows at least."
+    if found & (found - 1):
+        return f"{found} is no power of two, and tl.arange takes nothing else."
+    return f"The rows beyond {rows} are computed for nothing."
 
 
 @task("11.2")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from grader.kit import Mismatch, examples, expect, expect_close, task, watch
 from grader.kit.expect import claiming
 from grader.kit.far import FAR_WHY, far
+from grader.kit.mistakes import told_by
 from grader.kit.standing import expect_results_stand
 from grader.kit.triton_watch import watching
 from grader.suites.triton_sampling.calls import theirs, times_of
@@ -25,6 +26,7 @@ TILES = (
     "which rounds up, since a last tile of one token is a tile, too."
 )
 SMALL = 1 / 16
+FORMULA = "It is G = -log(E), with E = -log(1 - u) and u = (bits + 1/2) / 2**32."
 LOST = "In float32 1 - u has lost the last digits of u."
 SIDES = (
     "Below SMALL = 1/16: u + u**2 / 2 + u**3 / 3 + u**4 / 4 + u**5 / 5, for 1 - u has lost too many "
@@ -52,11 +54,22 @@ def expect_noise(
 @task("12.1")
 def test_the_noise_is_that_of_lab_1(part: ModuleType) -> None:
     """Seed, step and token give the noise of lab 1, up to rounding."""
-    why = (
-        f"{SAME_NOISE} G = -log(E) with E = -log(1 - u) and u = (bits + 1/2) / 2**32: two logarithms, "
-        "two signs."
-    )
-    expect_noise(part, [1, 7], [0, 3], 200, "the noise of seeds 1 and 7", why=why)
+    seeds, steps = torch.tensor([1, 7]), torch.tensor([0, 3])
+    got, right = noise_of(part, [1, 7], [0, 3], 200), gumbel_noise(seeds, steps, 200)
+    why = told_by(got, _of_other_formulas(right), right) or f"{SAME_NOISE} {FORMULA}"
+    expect_close(got, right, "the noise of seeds 1 and 7", rtol=2e-6, atol=2e-6, why=why)
+
+
+def _of_other_formulas(right: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What the likely mistakes give where the noise is `right`, each by its explanation."""
+    time = torch.exp(-right.double())
+    uniform = -torch.expm1(-time)
+    return {
+        f"These are the numbers for E = -log(u). {FORMULA}": -torch.log(-torch.log(uniform)),
+        f"These are the times E: the second logarithm is left out. {FORMULA}": time,
+        f"These are the numbers for u itself. {FORMULA}": uniform,
+        f"These are the numbers for log(E), with the other sign. {FORMULA}": torch.log(time),
+    }
 
 
 @task("12.1")
