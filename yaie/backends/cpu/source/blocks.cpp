@@ -177,7 +177,7 @@ void multiply(const BlocksProduct& call, void* out, int64_t stride) {
         first += part.outputs;
     }
     const int threads = at_most(call.threads, call.rows * call.inputs * first / WORTH_A_THREAD);
-    for_each(int(count), threads, [&](int i) {
+    for_each_in_runs(int(count), threads, [&](int i) {
         int p = 0;
         while (i >= pieces[p]) p++;
         const int64_t begin = (i - (p == 0 ? 0 : pieces[p - 1])) * some;

@@ -73,6 +73,15 @@ inline int at_most(int threads, int64_t wanted) {
     return int(std::max<int64_t>(1, std::min<int64_t>(threads, wanted)));
 }
 
+// Calls work(shared) on `threads` threads.
+template <typename Shared>
+void on_threads(int threads, void (*work)(void*), Shared& shared) {
+    if (team() != nullptr)
+        team()(work, &shared, unsigned(threads), 0);
+    else
+        on_helpers(work, &shared, unsigned(threads));
+}
+
 // Calls one(i) for every i below count, on up to `threads` threads that each take the next one.
 template <typename One>
 void for_each(int count, int threads, const One& one) {
@@ -90,8 +99,41 @@ void for_each(int count, int threads, const One& one) {
         auto& mine = *static_cast<Shared*>(argument);
         for (int i; (i = mine.next.fetch_add(1, std::memory_order_relaxed)) < mine.count;) mine.one(i);
     };
-    if (team() != nullptr)
-        team()(work, &shared, unsigned(threads), 0);
-    else
-        on_helpers(work, &shared, unsigned(threads));
+    on_threads(threads, work, shared);
+}
+
+constexpr int MOST_RUNS = 64;
+
+// The same for small pieces that lie one behind the other: each thread has a run of them, so that it reads
+// memory in one direction, and takes from other runs when its own is done.
+template <typename One>
+void for_each_in_runs(int count, int threads, const One& one) {
+    threads = std::min({threads, count, MOST_RUNS});
+    if (threads <= 1) {
+        for (int i = 0; i < count; i++) one(i);
+        return;
+    }
+    struct Run {
+        alignas(64) std::atomic<int> next;
+        int end;
+    };
+    struct Shared {
+        const One& one;
+        int threads;
+        std::atomic<int> arrived{0};
+        Run runs[MOST_RUNS];
+    } shared{one, threads, {0}, {}};
+    for (int run = 0; run < threads; run++) {
+        shared.runs[run].next = int(int64_t(count) * run / threads);
+        shared.runs[run].end = int(int64_t(count) * (run + 1) / threads);
+    }
+    const auto work = [](void* argument) {
+        auto& mine = *static_cast<Shared*>(argument);
+        const int own = mine.arrived.fetch_add(1, std::memory_order_relaxed);
+        for (int n = 0; n < mine.threads; n++) {
+            Run& run = mine.runs[(own + n) % mine.threads];
+            for (int i; (i = run.next.fetch_add(1, std::memory_order_relaxed)) < run.end;) mine.one(i);
+        }
+    };
+    on_threads(threads, work, shared);
 }
