@@ -17,9 +17,9 @@ them."""
 DTYPES = (torch.float32, torch.bfloat16)
 """Of x that the library multiplies; another is converted to float32 before it."""
 FEW_ROWS, SOME_ROWS = 32, 160
-"""Above the first, a weight is unpacked for oneDNN, which has matrix units for bfloat16, or where the library
-has no instructions for whole numbers. Where both have instructions, above the second in bfloat16: they are
-as fast then, and oneDNN arranges rows for the cache. Measured on Zen 4."""
+"""Above the first, a weight is unpacked for oneDNN where that has matrix units for bfloat16, or the
+library no instructions for whole numbers. Where both have instructions: above the second, in bfloat16,
+since they are about as fast then (Zen 4)."""
 EVERY = 1 << 62
 ROW_STEP = 16
 """oneDNN compiles a kernel for each number of rows: they are rounded up to this."""

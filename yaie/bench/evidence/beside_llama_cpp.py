@@ -3,8 +3,8 @@
     python -m yaie.bench.evidence.beside_llama_cpp FOLDER MODEL.gguf [path]
 
 FOLDER: has llama-bench and llama-batched-bench, built on this machine (cmake with GGML_NATIVE, Release).
-Takes ten minutes, on a machine that does nothing else. After a round that does not count, five do. Tokens
-a second:
+Takes ten minutes, on a machine that does nothing else. After a round that does not count, five do.
+Tokens a second:
 
     decode 1, 8     64 steps of so many requests, after prompts of 8 tokens
     decode at 6000  32 steps of one request, after a prompt of 6,000 tokens
