@@ -62,7 +62,12 @@ LATER_SECTIONS: dict[str, tuple[str, ...]] = {
     "http-reference.md": ("Ranges of numbers", "Fields of other servers"),
     "served.md": ("GGUF", "Hybrid models"),
     "performance-notes.md": ("A step on several GPUs",),
-    "performance-cpu.md": ("One part at a time", "Guessing ahead"),
+    "performance-cpu.md": (
+        "One part at a time",
+        "Guessing ahead",
+        "Long contexts",
+        "Beside llama.cpp",
+    ),
     "performance-kernels.md": ("Weights of four and of eight bits",),
     "performance.md": ("In short", "Guessing ahead", "On several GPUs"),
     "profiling.md": (

@@ -135,11 +135,13 @@ class DecoderWeights(ModelAdapter):
                 self.head = head or self.linear(whole(config.hidden_size, self.vocab))
 
     def packed_table(self) -> BlockTable | None:
-        """Of a model whose checkpoint packs its tables, too, where one rank has all tokens."""
+        """Of a model in a GGUF, whose tables are in blocks, too, where one rank has all tokens."""
         config, packing = self.config, self.packing
-        if not isinstance(packing, BlockPacking) or not self.shard.is_whole:
+        if not isinstance(packing, BlockPacking) or packing.format.method != "gguf":
             return None
-        return packing.table(config.vocab_size, config.hidden_size, self.dtype)
+        if not self.shard.is_whole:
+            return None
+        return BlockTable(config.vocab_size, config.hidden_size, self.dtype, packing.products)
 
     @classmethod
     def handles(cls, config: Any) -> bool:

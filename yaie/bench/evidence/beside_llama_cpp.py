@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -132,24 +133,23 @@ def main(arguments: Sequence[str]) -> None:
     figures: dict[str, Any] = {
         "command": "python -m yaie.bench.evidence.beside_llama_cpp FOLDER MODEL.gguf",
         "model": Path(model).name,
-        "threads": torch.get_num_threads(),
-        "rounds": rounds,
-        "medians": {name: _medians([one[name] for one in rounds]) for name in rounds[0]},
-        "ratios": {
-            dtype: _medians([_divided(one[dtype], one["llama.cpp"]) for one in rounds])
-            for dtype in DTYPES
-        },
+        "pairs": ROUNDS,
+        **{dtype: _beside(rounds, dtype) for dtype in DTYPES},
     }
     save(out, figures)
-    print(json.dumps(figures["medians"], indent=1), json.dumps(figures["ratios"], indent=1))
 
 
-def _medians(rounds: Sequence[Rates]) -> Rates:
-    return {name: sorted(one[name] for one in rounds)[len(rounds) // 2] for name in rounds[0]}
-
-
-def _divided(ours: Rates, theirs: Rates) -> Rates:
-    return {name: rate / theirs[name] for name, rate in ours.items()}
+def _beside(rounds: Sequence[dict[str, Rates]], dtype: str) -> dict[str, dict[str, list[float]]]:
+    """Of each rate: the engine's, llama.cpp's, and the ratios, in the order of rounds."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for one in rounds:
+        for name, ours in one[dtype].items():
+            theirs = one["llama.cpp"][name]
+            for side, rate in (("ours", ours), ("theirs", theirs), ("ratio", ours / theirs)):
+                found.setdefault(name, {}).setdefault(side, []).append(rate)
+    for name, sides in found.items():
+        print(f"{dtype} {name}: ratio {median(sides['ratio']):.2f}")
+    return found
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ loaded; beside such a tensor the others are multiplied by themselves, into their
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +16,6 @@ from yaie.core.gemm import BlockGemm, BlockWeight, PlainWeight
 from yaie.models.layout import Destination, Layout
 from yaie.models.packing import PackedFormat
 from yaie.models.schemes.base import Scheme
-
-if TYPE_CHECKING:
-    from yaie.models.schemes.block_table import BlockTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +28,6 @@ class BlockPacking:
     def scheme(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> "BlockScheme":
         """Storage for one product."""
         return BlockScheme(layout, dtype, device, products=self.products)
-
-    def table(self, vocab: int, hidden: int, dtype: torch.dtype) -> "BlockTable | None":
-        """Storage for a table of the tokens; None where the checkpoint has it in floating point."""
-        from yaie.models.schemes.block_table import BlockTable
-
-        return (
-            BlockTable(vocab, hidden, dtype, self.products)
-            if self.format.method == "gguf"
-            else None
-        )
 
 
 class BlockScheme(Scheme):
