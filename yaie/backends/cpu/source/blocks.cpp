@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t WORTH_A_THREAD = 1 << 16;  // products
 constexpr int64_t AT_A_TIME = 1 << 14;       // weights that a thread takes
-constexpr int MOST_ROWS = 8;               // whose sums stay in registers
+constexpr int MOST_ROWS = 8;                 // whose sums stay in registers
 
 }  // namespace
 
@@ -46,14 +46,12 @@ struct Product {
     const void *bias, *residual;
 };
 
-// What is in the slices as floats, less BIAS for each code.
-template <typename Kind>
-inline Floats joined(const Ints (&sums)[2]) {
+// The sum over all slices.
+inline Floats as_floats(const Ints (&sums)[2]) {
     return __builtin_convertvector((sums[0] << 8) + sums[1], Floats);
 }
 
-template <typename Kind>
-inline Floats joined(const Ints (&sums)[3]) {
+inline Floats as_floats(const Ints (&sums)[3]) {
     const Floats large = __builtin_convertvector(sums[0], Floats);
     return large * 65536.0f + __builtin_convertvector((sums[1] << 8) + sums[2], Floats);
 }
@@ -96,7 +94,7 @@ void tile_of(const Product& call, const Part<S>* x, int64_t row, int64_t tile) {
                         for (int s = 0; s < S; s++)
                             sums[s] = Kind::BITS == 8 ? dot_of_bytes(sums[s], groups[g], part.slices[s][g])
                                                       : dot(sums[s], groups[g], part.slices[s][g]);
-                    totals[r] += joined<Kind>(sums) * (scale * part.scale);
+                    totals[r] += as_floats(sums) * (scale * part.scale);
                 }
             }
             if (Kind::HAS_LEAST) {
