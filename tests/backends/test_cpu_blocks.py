@@ -151,7 +151,7 @@ def test_fused_products_are_the_separate_operations(
     gemm: CpuBlockGemm, rows: int, has_bias: bool, dtype: torch.dtype
 ) -> None:
     """To the last bit, over parts of several kinds."""
-    fused, ops = CpuFusedGemm(gemm), CpuOps(library(), TransformerOps())
+    fused, ops = CpuFusedGemm(gemm), CpuOps(library(), TransformerOps(), None)
     parts = [
         arranged(gemm, number, outputs)[0] for number, outputs in ((12, 48), (14, 20), (3, 12))
     ]

@@ -30,7 +30,7 @@ def close(got: Tensor, expected: Tensor) -> None:
 
 @pytest.fixture
 def ops() -> CpuOps:
-    return CpuOps(library(), PLAIN)
+    return CpuOps(library(), PLAIN, None)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

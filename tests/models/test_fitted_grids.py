@@ -1,4 +1,4 @@
-"""Grids that `yaie quantize` rounds to: never worse than the plain ones, and better beside an outlier."""
+"""Grids that `yaie quantize` rounds to: never worse than the plain ones, and most often better."""
 
 import pytest
 import torch

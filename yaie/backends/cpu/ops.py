@@ -11,12 +11,9 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 
 class CpuOps:
-    """Norms and activation. Lab 2 computes the rest, and what is of other dtypes."""
+    """Norms and activation, and `fused` of both with products of few bits; lab 2 computes the rest."""
 
-    def __init__(
-        self, library: Library, plain: TransformerOps, fused: FusedGemm | None = None
-    ) -> None:
-        """fused: None if norms and activation run by themselves."""
+    def __init__(self, library: Library, plain: TransformerOps, fused: FusedGemm | None) -> None:
         self._library = library
         self.fused = fused
         self._plain = plain
