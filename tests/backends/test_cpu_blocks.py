@@ -207,9 +207,11 @@ def test_numbers_are_those_of_the_gguf_package(gemm: CpuBlockGemm, number: int) 
 
 @pytest.mark.nightly
 @pytest.mark.skipif("avx2" not in flags(), reason="needs an x86 processor with AVX2")
-@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize("level", ["skylake-avx512", "x86-64-v3", "x86-64-v2"])
 def test_products_with_fewer_instructions(level: str) -> None:
-    """AVX2, which multiplies bytes in pairs, and no instructions for it at all."""
+    """AVX-512 and AVX2, which multiply bytes in pairs, and no instructions for it at all."""
+    if level == "skylake-avx512" and "avx512bw" not in flags():
+        pytest.skip("needs AVX-512")
     gemm = CpuBlockGemm(library((f"-march={level}",)))
     assert not library((f"-march={level}",)).has_dots
     eight = CpuGemm(

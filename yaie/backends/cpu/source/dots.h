@@ -17,15 +17,29 @@ constexpr bool HAS_DOTS = false;
 
 inline Ints everywhere(int32_t x) { return Ints{} + x; }
 
+#if !defined(__AVX512VNNI__) && (defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__)))
+#define IN_PAIRS  // products of bytes, two of them summed in 16 bits, and of 16 bits, two of them summed in 32
+
+// The four products of each lane, times a factor. Two products fit into 16 bits if codes are below 128.
+inline Ints in_pairs(Words codes, int32_t x, int16_t factor) {
+#if defined(__AVX512BW__)
+    const __m512i pairs = _mm512_maddubs_epi16((__m512i)codes, _mm512_set1_epi32(x));
+    return (Ints)_mm512_madd_epi16(pairs, _mm512_set1_epi16(factor));
+#else
+    const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, _mm256_set1_epi32(x));
+    return (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(factor));
+#endif
+}
+#endif
+
 // sums + in each lane the four products of its codes with the signed bytes of x. Codes are below 128.
 inline Ints dot(Ints sums, Words codes, int32_t x) {
 #if defined(__AVX512VNNI__)
     return (Ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)codes, _mm512_set1_epi32(x));
 #elif defined(__AVXVNNI__) && !defined(__AVX512F__)
     return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)codes, _mm256_set1_epi32(x));
-#elif defined(__AVX2__) && !defined(__AVX512F__)
-    const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, _mm256_set1_epi32(x));
-    return sums + (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#elif defined(IN_PAIRS)
+    return sums + in_pairs(codes, x, 1);
 #elif defined(__ARM_FEATURE_DOTPROD)
     return (Ints)vdotq_s32((int32x4_t)sums, (int8x16_t)codes, vreinterpretq_s8_s32(vdupq_n_s32(x)));
 #else
@@ -39,17 +53,10 @@ inline Ints dot(Ints sums, Words codes, int32_t x) {
 inline Ints dot_of_bytes(Ints sums, Words codes, int32_t x) {
 #if defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__))
     return dot(sums, codes, x);
-#elif defined(__AVX2__) && !defined(__AVX512F__)
-    // Two products of eight bits and seven do not fit into 16, of four and seven they do.
-    const __m256i all = _mm256_set1_epi32(x), low = _mm256_set1_epi8(15);
-    const __m256i small = _mm256_maddubs_epi16(_mm256_and_si256((__m256i)codes, low), all);
-    const __m256i upper = _mm256_and_si256(_mm256_srli_epi16((__m256i)codes, 4), low);
-    const __m256i large = _mm256_maddubs_epi16(upper, all);
-    return sums + (Ints)_mm256_madd_epi16(small, _mm256_set1_epi16(1)) +
-           (Ints)_mm256_madd_epi16(large, _mm256_set1_epi16(16));
+#elif defined(IN_PAIRS)
+    return sums + in_pairs(codes & 0x0f0f0f0f, x, 1) + in_pairs(codes >> 4 & 0x0f0f0f0f, x, 16);
 #elif defined(__ARM_FEATURE_DOTPROD)
-    const Words low = codes & 0x7f7f7f7f, top = codes >> 7 & 0x01010101;
-    return dot(sums, low, x) + (dot(Ints{}, top, x) << 7);
+    return dot(sums, codes & 0x7f7f7f7f, x) + (dot(Ints{}, codes >> 7 & 0x01010101, x) << 7);
 #else
     return dot(sums, codes, x);
 #endif
