@@ -111,7 +111,9 @@ def _round(
         result = part.Int4().quantize(weight, size, symmetric=symmetric)
         return result
     block = size if size > 128 else 128 - 128 % size
-    gptq = part.Gptq(FittedGrids(part.Int4()))
+    int4 = part.Int4()
+    # Without zeros, to cut outliers off costs more than it brings: 18% of the tutor's divergence.
+    gptq = part.Gptq(int4 if symmetric else FittedGrids(int4))
     result = gptq.quantize(weight, hessian.hessian, size, symmetric=symmetric, block=block)
     return result
 
