@@ -106,7 +106,8 @@ def _race(weights: list[float], times: list[float], tokens: list[int], rule: str
 RACES = [
     _race([1.0, 0.0, 0.5, 0.0], [3.0, 1.0, 4.0, 1.0], [7, NO_TOKEN, 5, NO_TOKEN],
           "A lane whose leader has weight 0 has none: it takes no part."),
-    _race([1.0, 0.5], [2.0, 1.0], [9, 4], "Of those that arrive together the first token wins."),
+    _race([1.0, 0.5], [2.0, 1.0], [9, 4],
+          "Both lanes arrive at 2. The lower token number wins, in whatever lane it lies."),
     _race([0.0, 0.0], [1.0, 1.0], [NO_TOKEN, NO_TOKEN], "No lane has a leader, so none arrives."),
     _race([1e-30, 0.0], [2.0, 1.0], [7, NO_TOKEN],
           "A leader of any weight above 0 arrives, at time / weight."),
