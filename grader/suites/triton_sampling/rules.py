@@ -209,7 +209,7 @@ RACED = [
            "mass is of the tokens above low, which is the candidate's logit: the candidate is not above "
            "itself."),
     _raced(0, -INF, LOG2_E / 2, -INF, False,
-           "A scale of half the size is a temperature of 2, which makes probabilities alike."),
+           "A scale of half the size is a temperature of 2: a weight is exp((logit - maximum) / 2)."),
     _raced(0, 1.5, LOG2_E, -INF, True,
            "A rejected candidate is followed by the winner among those above it, on the same noise, "
            "that of `key`."),
