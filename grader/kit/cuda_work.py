@@ -240,7 +240,12 @@ def expect_grid_fits(
     got = f"{threads:,}, as {told_grid(launches)}"
     if threads > most * pieces:
         expected = f"at most {most * pieces:,}, {most} for each of {pieces:,} pieces of work"
-        raise Mismatch(f"{what}: threads", expected, got, _idle(launches, row) or IDLE)
+        raise Mismatch(
+            f"{what}: threads",
+            expected,
+            got,
+            _idle(launches, row) or _grown(launches, parts or {}) or IDLE,
+        )
     if 8 * threads < pieces:
         expected = (
             f"at least {-(-pieces // 8):,}: there are {pieces:,} pieces of work, 8 for a thread"
@@ -261,6 +266,23 @@ def _idle(launches: Sequence[Launch], row: int) -> str:
         f"{across - row} of {across} find nothing to do. Let x have a row's pieces in whole warps, "
         "and y several tokens."
     )
+
+
+def _grown(launches: Sequence[Launch], parts: Mapping[str, Part]) -> str:
+    """Whether two axes of the grid grow with the number of the same parts, and so count them twice."""
+    grid = launches[0].grid
+    for name, (count, call) in parts.items():
+        one = launches_of(lambda call=call: call(1))[0].grid  # type: ignore[misc]
+        axes = [axis for axis in range(3) if grid[axis] > one[axis]]
+        if len(axes) == 2 and all(grid[axis] == count * one[axis] for axis in axes):
+            x, y = ("xyz"[axis] for axis in axes)
+            return (
+                f"With 1 of the {name} the grid is {' x '.join(map(str, one))}, and with {count} it is "
+                f"{' x '.join(map(str, grid))}: {x} and {y} both grow with the number of {name}, which "
+                f"is counted twice. Each of the {name} needs no more than {one[axes[0]]} blocks of "
+                f"threads along {x}."
+            )
+    return ""
 
 
 def _in_turn(launches: Sequence[Launch], pieces: int, parts: Mapping[str, Part]) -> str:

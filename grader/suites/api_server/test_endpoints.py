@@ -238,7 +238,9 @@ def test_every_prompt_is_continued(part: ModuleType) -> None:
         answer = ask(app, "POST", TEXT, {"prompt": prompt})
         expect_equal(answer.status, 200, f"the status for the prompt {prompt}")
         got = [made[1] for made in service.calls]
-        why = "submit_all admits all prompts of a call or none."
+        why = "submit_all admits all prompts of a call or none." if len(got) > 1 else ""
+        if got == [prompts[:1]]:
+            why = f"Only the first of the {len(prompts)} prompts was submitted."
         expect_equal(got, [prompts], "the prompts of each call of submit_all", why=why)
         expect_equal(len(answer.json()["choices"]), len(prompts), "how many choices there are")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from grader.kit.cuda_work import launches_of
 from grader.kit.kernels import rms_norm, rope, silu_mul, store_kv
 from grader.kit.recomputed import Kinds, kept, never_written
 
@@ -195,6 +196,26 @@ def store_kinds(
         in_keys = {left: lambda: without_rest(stored(turned(k), v)[0], keys)}
         in_values = {left: lambda: without_rest(stored(k, v)[1], values)}
     return in_keys, in_values, in_q
+
+
+def without_rest_in(
+    kinds: Kinds, got: Tensor, right: Tensor, half: int, again: Callable[[], object]
+) -> Kinds:
+    """Where only the last heads of a pool lack the dimensions that do not turn: a text that says which.
+
+    again: makes the call once more, to see how many threads a block has along y."""
+    wrong = (got.double() - right).abs()[..., 2 * half :] > ROW
+    heads = wrong.transpose(0, -2).flatten(1).any(dim=1).tolist()
+    first = heads.index(True) if True in heads else 0
+    if len(kinds) != 1 or not first or not all(heads[first:]):
+        return kinds
+    told = (
+        f"Dimensions {2 * half} to {got.shape[-1] - 1} of heads from {first} on are as they were in the "
+        f"pool, and those of the first {first} heads are stored."
+    )
+    if first == launches_of(again)[0].block[1]:
+        told += f" A block has {first} threads along y: the heads behind them need a loop."
+    return dict.fromkeys([told], next(iter(kinds.values())))
 
 
 def partial_sums(x: Tensor) -> Kinds:

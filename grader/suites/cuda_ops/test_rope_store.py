@@ -38,7 +38,7 @@ from grader.suites.cuda_ops.exact import (
     tokens_left,
     told_half,
 )
-from grader.suites.cuda_ops.mistakes import store_kinds
+from grader.suites.cuda_ops.mistakes import store_kinds, without_rest_in
 from grader.suites.cuda_ops.roundings import fine
 
 
@@ -65,9 +65,19 @@ def stored(part: ModuleType, q: Tensor, k: Tensor, v: Tensor, half: int, slots: 
     with blamed("misaligned", why), blamed("out_of_bounds", why):
         kernels_of(part).rope_and_store(q, k, v, positions, *tables, keys, values, mapping)
     what_keys, what_values = (f"the {name} blocks after {what}" for name in ("key", "value"))
+
+    def again() -> object:
+        return part.LayerKernels().rope_and_store(
+            q, k, v, positions, *tables, keys, values, mapping
+        )
+
+    in_pools = [
+        without_rest_in(told, got, exact, half, again)
+        for told, got, exact in zip(kinds[:2], (keys, values), right, strict=True)
+    ]
     try:
-        expect_near(keys, right[0], k.dtype, what_keys, why=why, kinds=kinds[0])
-        expect_near(values, right[1], k.dtype, what_values, why=why, kinds=kinds[1])
+        expect_near(keys, right[0], k.dtype, what_keys, why=why, kinds=in_pools[0])
+        expect_near(values, right[1], k.dtype, what_values, why=why, kinds=in_pools[1])
         expect_near(q, queries, q.dtype, f"q after {what}", why=why, kinds=kinds[2])
     except Mismatch as error:
         if min(slots, default=-1) >= 0:
@@ -77,12 +87,6 @@ def stored(part: ModuleType, q: Tensor, k: Tensor, v: Tensor, half: int, slots: 
             ]
             trios = [(q, before[0], queries), *pools]
             left = torch.cat([stays(*trio) for trio in trios], dim=1)
-
-            def again() -> object:
-                return part.LayerKernels().rope_and_store(
-                    q, k, v, positions, *tables, keys, values, mapping
-                )
-
             names = f"{q.shape[1]} of q, then {k.shape[1]} of k and {v.shape[1]} of v"
             error.why = tokens_left(left, again) or heads_left(left, names, again) or error.why
         raise

@@ -32,10 +32,10 @@ NOT_FROM_THE_LONGEST = (
     "and has one of {longest} behind it."
 )
 AS_16_BITS = " In 16 bits {longest} is {wrapped}, and that gives just this order."
-SAME_LIST = (
-    "A group was as expected when it was handed out, and changed while the next one was made: it is "
-    "the same list, filled or emptied again. Hand out a list of its own for each group."
-)
+CHANGED = "Each group was as expected when it was handed out. "
+SAME_LIST = f"{CHANGED}All of them are the same list: hand out a list of its own for each."
+EMPTIED = f"{CHANGED}Its list was emptied after that."
+OTHERWISE = f"{CHANGED}A list was changed after that."
 
 
 def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
@@ -68,10 +68,16 @@ def groups(part: ModuleType, lens: Lens) -> list[list[int]]:
             f"group {group} mixes query lengths {sorted({lens[i][0] for i in group})}",
             why="The queries of a group become one tensor [n, tq, heads, d]: they need the same tq.",
         )
+    if len(handed) > 1 and all(group is handed[0] for group in handed):
+        why = SAME_LIST
+    else:
+        why = OTHERWISE if any(handed) else EMPTIED
     expect_equal(
-        [list(group) for group in handed], found, "the groups, when all have been handed out",
-        why=SAME_LIST,
-    )  # fmt: skip
+        [list(group) for group in handed],
+        found,
+        "the groups, when all have been handed out",
+        why=why,
+    )
     expect(
         (batch.query_lens, batch.kv_lens) == before, "groups_of changed the batch's own lists",
         why="The lists belong to the batch: sorted in place, they name other sequences.",

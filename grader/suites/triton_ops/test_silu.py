@@ -75,11 +75,17 @@ def test_a_wide_row_is_cut_into_tiles(part: ModuleType) -> None:
     """A half of 3,000 numbers takes several programs; those that start together read neighbours."""
     x = random(2, 6000)
     got, seen = run(part, "silu_mul", x, record=True)
-    why = (
-        f"{TAIL} Or, if all from some column on are wrong: the programs of a row must cover it "
-        "together, each with the tile that its number says."
-    )
-    expect_near(got, kernels.silu_mul(x), F32, "silu_mul of halves of 3,000", why=why)
+    why, exact = TAIL, kernels.silu_mul(x)
+    wrong = torch.zeros(2, 3000, dtype=torch.bool)
+    if got.shape == exact.shape:
+        wrong = ~torch.isclose(got.double(), exact.double(), rtol=1e-4, atol=1e-4)
+    first = 3000 - int(wrong.all(dim=0).sum())
+    if 0 < first < 3000 and bool(wrong[:, first:].all()) and not bool(wrong[:, :first].any()):
+        why = (
+            f"Columns 0 to {first - 1} of both rows are right, and all others are wrong. The programs "
+            "of a row must cover it together, each with the tile that its number says."
+        )
+    expect_near(got, exact, F32, "silu_mul of halves of 3,000", why=why)
     expect_work(seen.programs, 2 * 24, "programs for two halves of 3,000 numbers", WORTH)
     why = (
         "Program p starts beside p + 1: number them along the rows, all tiles of row 0 before those of "

@@ -106,7 +106,8 @@ def _race(weights: list[float], times: list[float], tokens: list[int], rule: str
 RACES = [
     _race([1.0, 0.0, 0.5, 0.0], [3.0, 1.0, 4.0, 1.0], [7, NO_TOKEN, 5, NO_TOKEN],
           "A lane whose leader has weight 0 has none: it takes no part."),
-    _race([1.0, 0.5], [2.0, 1.0], [9, 4], "Of those that arrive together the first token wins."),
+    _race([1.0, 0.5], [2.0, 1.0], [9, 4],
+          "Both lanes arrive at 2. The lower token number wins, in whatever lane it lies."),
     _race([0.0, 0.0], [1.0, 1.0], [NO_TOKEN, NO_TOKEN], "No lane has a leader, so none arrives."),
     _race([1e-30, 0.0], [2.0, 1.0], [7, NO_TOKEN],
           "A leader of any weight above 0 arrives, at time / weight."),
@@ -208,7 +209,7 @@ RACED = [
            "mass is of the tokens above low, which is the candidate's logit: the candidate is not above "
            "itself."),
     _raced(0, -INF, LOG2_E / 2, -INF, False,
-           "A scale of half the size is a temperature of 2, which makes probabilities alike."),
+           "A scale of half the size is a temperature of 2: a weight is exp((logit - maximum) / 2)."),
     _raced(0, 1.5, LOG2_E, -INF, True,
            "A rejected candidate is followed by the winner among those above it, on the same noise, "
            "that of `key`."),
