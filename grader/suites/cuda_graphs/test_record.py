@@ -339,6 +339,13 @@ def test_a_step_with_chunks_has_one_graph(part: Any) -> None:
             expect_equal(counts, (1, 0), "replays, and launches beside them", why=REPLAYED)
             bench.expect_rows(got[:1], hidden[:1], "the hidden state of the decode", REPLAYED)
             rows = got[size.decodes :][:chunk]
+            expect_equal(
+                len(rows),
+                chunk,
+                f"rows of the hidden states of a chunk of {chunk} tokens",
+                why=f"A recording of {size.decodes} decodes and {size.tokens} tokens of chunks has "
+                f"{size.decodes + size.tokens} rows, one for each. `forward` returned {len(got)}.",
+            )
             bench.expect_rows(rows, hidden[1:], "the hidden states of the chunk", REPLAYED)
             expect_equal(bench.draw(step, hidden), drawn, "draws")
             replay(bench, small, Size(2), 1, 0)

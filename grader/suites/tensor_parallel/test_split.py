@@ -26,6 +26,10 @@ ONE_SUM = (
     "One all_reduce of the result is enough: everything else can be done before or after it, here."
 )
 OWN_PART = " This is the part of rank {} alone."
+INPUTS_SUMMED = (
+    " Here the inputs of all ranks were added, which belong to other columns of the weight: "
+    "`all_reduce` takes the product, not x."
+)
 NOT_SUMMED = "The rank that holds the token has the row. The others get it by the sum of all ranks."
 OTHERS_ZERO = (
     "A token is held by one rank. The others must add zeros for it, and not a row that they have at "
@@ -65,13 +69,28 @@ def test_the_parts_of_a_product_are_added(part: ModuleType) -> None:
     """RowParallel gives x @ W.T of the whole input and weight, on every rank."""
     for size in (2, 3, 4):
         x, weight = drawn(3, 12, seed=0), drawn(5, 12, seed=1)
+        whole = x.clone()  # a sum may be written to what it was given
         got, _ = split_product(part, size, x, weight, None)
+        shares = [cut(whole, rank, size) for rank in range(size)]
         for rank, y in enumerate(got):
             what = f"RowParallel without bias, on rank {rank} of {size}"
-            own = cut(x, rank, size) @ cut(weight, rank, size).t()
-            is_own = y.shape == own.shape and torch.allclose(y.float(), own, atol=1e-5)
-            why = SUMMED + OWN_PART.format(rank) * is_own
-            expect_close(y, x.double() @ weight.double().t(), what, atol=1e-5, why=why)
+            mine = cut(weight, rank, size).t()
+            kinds = {
+                OWN_PART.format(rank): shares[rank] @ mine,
+                INPUTS_SUMMED: sum(shares, torch.zeros_like(shares[0])) @ mine,
+            }
+            found = [
+                told
+                for told, kind in kinds.items()
+                if y.shape == kind.shape and torch.allclose(y.float(), kind, atol=1e-5)
+            ]
+            expect_close(
+                y,
+                whole.double() @ weight.double().t(),
+                what,
+                atol=1e-5,
+                why=SUMMED + "".join(found),
+            )
 
 
 @task("20.4")
