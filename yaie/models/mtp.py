@@ -62,7 +62,7 @@ class MtpHead(DraftHead):
         """See DraftHead."""
         target, layer = self._target, self._layer
         ops, eps = target.ops, target.eps
-        embedded = torch.nn.functional.embedding(token_ids, target.embedding)
+        embedded = target.embed(token_ids)
         normed = (
             ops.rms_norm(states.contiguous(), self._state_norm, eps),
             ops.rms_norm(embedded, self._token_norm, eps),

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from gguf import GGMLQuantizationType
 
 from book.tutor import distill
 from book.tutor.mtp_head import MtpHead
+from tests.models.gguf.tiny_ggufs import all_as, write_gguf
 from tests.models.test_formats import in_fp8, write
 from tests.models.test_packed import model_of, rounded
-from tests.models.tiny import tiny_model
+from tests.models.tiny import FAMILIES, tiny_model, write_model
 from yaie import LLMEngine, SamplingParams
 from yaie.models.rounding import Recipe
 
@@ -49,12 +51,21 @@ def test_each_model_of_a_pair_is_multiplied_by_its_own_scheme(
         assert engine.stats()["accepted_draft_tokens"] > 0
 
 
-def test_a_plain_head_drafts_for_a_packed_model(plain: Path, tmp_path: Path) -> None:
-    KINDS["int8"](plain, tmp_path / "packed")
+@pytest.mark.parametrize("kind", ["int8", "gguf"])
+def test_a_plain_head_drafts_for_a_packed_model(plain: Path, tmp_path: Path, kind: str) -> None:
+    """A GGUF packs the table, too, that the head looks tokens up in."""
+    packed = tmp_path / f"packed.{kind}"
+    if kind == "gguf":
+        config = FAMILIES["llama"]()
+        config.intermediate_size = 128  # whole blocks
+        plain = write_model(config, tmp_path / "wide")
+        write_gguf(plain, packed, all_as(GGMLQuantizationType.Q8_0))
+    else:
+        KINDS[kind](plain, packed)
     original = model_of(plain)
     distill.save(MtpHead(original.config), original, tmp_path / "head")
-    alone = LLMEngine(model=str(tmp_path / "packed"), num_blocks=60).generate(PROMPTS, GREEDY)
+    alone = LLMEngine(model=str(packed), num_blocks=60).generate(PROMPTS, GREEDY)
     drafting = {"speculate": "mtp", "draft_model": str(tmp_path / "head"), "num_drafts": 3}
-    engine = LLMEngine(model=str(tmp_path / "packed"), num_blocks=60, **drafting)
+    engine = LLMEngine(model=str(packed), num_blocks=60, **drafting)
     assert engine.generate(PROMPTS, GREEDY) == alone
     assert engine.stats()["draft_tokens"] > 0

@@ -143,6 +143,7 @@ class CpuBlockGemm:
 
     def rows(self, weight: InterleavedBlocks, which: Tensor, out: Tensor) -> None:
         """See `BlockGemm`."""
+        which = which.long().contiguous()
         self._library.blocks_rows(
             ctypes.byref(weight.parts), which.data_ptr(), out.data_ptr(), len(which),
             weight.in_features, out.dtype == torch.bfloat16, torch.get_num_threads(),
